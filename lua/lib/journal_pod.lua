@@ -1,0 +1,22 @@
+-- journal_pod: one entry for a change of one pod's hold, in the same step as the change.
+-- Takes: table of keys, most entries kept, what was done, UID, fields before or nil, fields after
+--   or nil, the caller's context (msgpack)
+-- Gives: nothing; an entry only where a hold, an amount or a node has changed
+local function journal_pod(keys, most, what, uid, before, after, context)
+  local function state(pod)
+    if not pod then
+      return ''
+    end
+    return string.format(
+      '%s %d %d %d %d %d %d %d %d', pod.stage, pod.cpu, pod.mem, pod.charge_cpu, pod.charge_mem,
+      pod.asked_cpu, pod.asked_mem, pod.ignored, pod.moving)
+  end
+  local from, to = before and before.node or '-', after and after.node or '-'
+  if not before and not after or from == to and state(before) == state(after) then
+    return
+  end
+  redis.call(
+    'XADD', keys.journal, 'MAXLEN', '~', most, '*', 'what', what, 'uid', uid,
+    'name', (after or before).name, 'from', from, 'node', to,
+    'before', state(before), 'after', state(after), 'context', context)
+end

@@ -1,0 +1,36 @@
+-- merge_said: what a pod's row says once a fact is taken in: of each object the newer version.
+-- Takes: the fields of the row or nil, the fields that the fact carries
+-- Gives: new fields with the row's own bookkeeping kept, node '-' unless bound; nil where the fact
+--   has nothing newer
+-- Include: copy_row, newer
+local function merge_said(row, said)
+  local after = copy_row(said)
+  if not row then
+    return after
+  end
+  local kept = {'heard', 'factor_cpu', 'factor_mem', 'deadline', 'stamp'}
+  local by_object = said.vm_rv ~= '-'
+  local old_vm = by_object and newer(row.vm_rv, said.vm_rv)
+  if newer(row.rv, said.rv) then
+    local row_has_annotation = row.vm_rv == '-' and row.broken == 0
+    if old_vm or not by_object or row_has_annotation then
+      return nil
+    end
+    for _, field in ipairs({'name', 'rv', 'ignored', 'moving'}) do
+      table.insert(kept, field)
+    end
+    after.node = row.stage == 'bound' and row.node or '-'
+  elseif old_vm then
+    for _, field in ipairs({
+      'vm_rv', 'vm', 'scaled', 'broken', 'use_cpu', 'use_mem', 'max_cpu', 'max_mem',
+      'over_cpu', 'over_mem',
+    }) do
+      table.insert(kept, field)
+    end
+    after.cpu, after.mem = row.use_cpu, row.use_mem
+  end
+  for _, field in ipairs(kept) do
+    after[field] = row[field]
+  end
+  return after
+end

@@ -1,0 +1,20 @@
+-- release_pod: frees a pod's room on a node if it is in this stage and nothing newer changed it.
+-- Takes: table of keys, epoch, stamp, UID, node name, stage it must be in, most journal entries,
+--   the caller's context
+-- Gives: true where room was freed; the pod stays known, as pending
+-- Include: copy_row, journal_pod, pod_row, save_nodes, save_pod, take_off
+local function release_pod(keys, epoch, stamp, uid, name, stage, most, context)
+  local before = redis.call('HGET', keys.pods, uid)
+  local pod = before and pod_row(before)
+  if not pod or pod.stage ~= stage or pod.node ~= name or pod.stamp > stamp then
+    return false
+  end
+  local loaded = {}
+  take_off(loaded, keys, pod, epoch)
+  local after = copy_row(pod)
+  after.stage, after.node, after.deadline, after.stamp = 'pending', '-', 0, stamp
+  save_nodes(loaded, keys)
+  save_pod(keys, uid, after, before)
+  journal_pod(keys, most, stage == 'held' and 'unreserve' or 'abandon', uid, pod, after, context)
+  return true
+end

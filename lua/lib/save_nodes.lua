@@ -1,0 +1,25 @@
+-- save_nodes: writes each loaded node that has changed, under a new version; an absent node goes
+-- with its last pod.
+-- Takes: table of loaded nodes, table of keys
+-- Gives: nothing
+-- Include: node_row
+local function save_nodes(loaded, keys)
+  for name, entry in pairs(loaded) do
+    local row = entry.row
+    local leaves = row and row.absent == 1 and row.pods == 0
+    if row and not (leaves and not entry.before) and (leaves or node_row(row) ~= entry.before) then
+      row.version = redis.call('HINCRBY', keys.meta, 'version', 1)
+      redis.call('ZADD', keys.changes, row.version, name)
+      if leaves then
+        redis.call('HDEL', keys.nodes, name)
+        redis.call('HDEL', keys.facts, name)
+        redis.call('HINCRBY', keys.meta, 'nodes', -1)
+      else
+        redis.call('HSET', keys.nodes, name, node_row(row))
+        if not entry.before then
+          redis.call('HINCRBY', keys.meta, 'nodes', 1)
+        end
+      end
+    end
+  end
+end

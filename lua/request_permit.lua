@@ -1,0 +1,103 @@
+#!lua
+-- request_permit: an agent asks for room for its VM, or tells that the VM has shrunk.
+-- Why one script: what is left on the node and what is granted of it must be one step.
+--
+-- KEYS[1] nodes      hash   rw  sums of the VM's node
+-- KEYS[2] pods       hash   rw  row of the VM's pod
+-- KEYS[3] names      hash   r   namespace/name -> newest UID
+-- KEYS[4] facts      hash   w   for the includes; not touched here
+-- KEYS[5] changes    zset   w   version of the node
+-- KEYS[6] deadlines  zset   w   for the includes; not touched here
+-- KEYS[7] gone       zset   rw  for the includes; not touched here
+-- KEYS[8] meta       hash   rw  epoch, state, version counter
+-- KEYS[9] journal    stream w   what changed
+-- ARGV[1] epoch      str        the epoch this replica knows
+-- ARGV[2] stamp      int >0     Redis time at which the call reached us, us
+-- ARGV[3] name       str        namespace/name
+-- ARGV[4] cpu        int >0     what the agent asks for, millicores
+-- ARGV[5] mem        int >0     the same, bytes
+-- ARGV[6] factor_cpu int >0     compute unit: the step in which CPU grows
+-- ARGV[7] factor_mem int >0     the same for memory
+-- ARGV[8] last_cpu   int >=0    the permit the agent was told last; 0 where it has none
+-- ARGV[9] last_mem   int >=0    the same, bytes
+-- ARGV[10] most      int >0     journal entries kept
+-- ARGV[11] context   str        the caller's context, msgpack
+--
+-- Returns {word, ...}
+--   PERMIT     cpu mem   the most that the VM may use from now on
+--   FIXED      cpu mem   autoscaling is off: what it holds; nothing written
+--   UNKNOWN              nobody knows a pod of that name; nothing written
+--   UNBOUND              known, but not bound yet; nothing written
+--   NOT_VM               a pod that runs no VM; nothing written
+--   UNREADABLE           its VM's data cannot be read; nothing written
+--   LATE                 something newer has changed it; nothing written
+--   EPOCH                the ledger has begun another epoch; nothing written
+--
+-- Keeps:  I1 sums, I3 no grant over capacity, I5 growth only when room has come
+-- Again:  same stamp -> at least the same permit
+-- Cost:   O(log nodes)
+-- Include: charge, copy_row, count_pod, journal_pod, load_node, now_us, pod_row, room_for,
+--   save_nodes, save_pod, unsettled
+local keys = {
+  nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
+  deadlines = KEYS[6], gone = KEYS[7], meta = KEYS[8], journal = KEYS[9],
+}
+local epoch, stamp, name = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local asked = {cpu = tonumber(ARGV[4]), mem = tonumber(ARGV[5])}
+local factor = {cpu = tonumber(ARGV[6]), mem = tonumber(ARGV[7])}
+local last = {cpu = tonumber(ARGV[8]), mem = tonumber(ARGV[9])}
+local most, context = ARGV[10], ARGV[11]
+
+local meta = redis.call('HMGET', keys.meta, 'epoch', 'state', 'settle_ms')
+if meta[1] ~= epoch then
+  return {'EPOCH'}
+end
+local uid = redis.call('HGET', keys.names, name)
+local before = uid and redis.call('HGET', keys.pods, uid)
+if not before then
+  return {'UNKNOWN'}
+end
+local pod = pod_row(before)
+if pod.vm == 0 then
+  return {'NOT_VM'}
+elseif pod.stage ~= 'bound' then
+  return {'UNBOUND'}
+elseif pod.broken == 1 then
+  return {'UNREADABLE'}
+elseif pod.scaled == 0 then
+  return {'FIXED', pod.cpu, pod.mem}
+elseif stamp < pod.stamp then
+  return {'LATE'}
+end
+
+local loaded = {}
+local node = load_node(loaded, keys, pod.node, epoch).row
+local first = pod.heard ~= epoch
+local after = copy_row(pod)
+after.heard, after.stamp = epoch, stamp
+count_pod(node, pod, -1)
+-- Counted as heard before the node is judged: it may be the one that the node waited for.
+local heard = node.heard + 1
+local frozen = pod.moving == 1
+  or unsettled({vms = node.vms + 1, heard = heard}, meta[2], tonumber(meta[3]), now_us())
+for _, r in ipairs({'cpu', 'mem'}) do
+  local amount = math.min(pod[r], asked[r])
+  if first then
+    -- A grant that was told and then lost with its Redis comes back as a fact.
+    amount = math.max(amount, math.min(last[r], asked[r], pod['max_' .. r]))
+  end
+  local over = after['over_' .. r]
+  if asked[r] > amount and not frozen then
+    local left = node['cap_' .. r] - node['reserved_' .. r] - charge(amount, over)
+    amount = amount + math.min(asked[r] - amount, room_for(left, over, factor[r]))
+  end
+  after[r], after['asked_' .. r], after['factor_' .. r] = amount, asked[r], factor[r]
+  after['charge_' .. r] = charge(amount, over)
+end
+
+count_pod(node, after, 1)
+save_nodes(loaded, keys)
+save_pod(keys, uid, after, before)
+journal_pod(keys, most, 'request', uid, pod, after, context)
+
+return {'PERMIT', after.cpu, after.mem}

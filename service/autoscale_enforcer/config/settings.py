@@ -1,0 +1,281 @@
+"""How one process runs: frozen values by subject, built once from flags or the environment.
+
+The command line makes them and hands each part to whoever needs it; nobody else reads flags or
+environment variables. What must hold between values is checked where `Settings` is put together.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from autoscale_enforcer.config.readers import some_cpu, some_mem
+from autoscale_enforcer.errors import ConfigError, ObjectError
+from autoscale_enforcer.model.resources import Resources
+
+MIB = 1 << 20
+
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_PASSWORD = re.compile(r"(://[^:@/]*):.*@", re.DOTALL)
+_REPLICA_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
+_FILE_SOURCE = re.compile(r"file:.+", re.DOTALL)
+
+_NO_TIME = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A text that shows itself to `reveal` only: no log, trace or page prints it by accident."""
+
+    _value: str = field(repr=False)
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._value
+
+
+def read_secret(file: Path) -> Secret:
+    """What the file holds, without the newline that editors leave at its end.
+
+    Raises ConfigError when it cannot be read or is empty.
+    """
+    try:
+        text = file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{file}: cannot be read: {error}"]) from error
+    if not text:
+        raise ConfigError([f"{file}: is empty"])
+    return Secret(text)
+
+
+def parse_compute_unit(text: str) -> Resources:
+    """`250m/1Gi` as CPU and memory; raises ConfigError with every part that is wrong."""
+    cpu, slash, mem = text.partition("/")
+    if not slash:
+        raise ConfigError(["compute unit: must be CPU/MEMORY, such as 250m/1Gi"])
+    problems: list[str] = []
+    found = []
+    for part, read, value in (("CPU", some_cpu, cpu), ("memory", some_mem, mem)):
+        try:
+            found.append(read(value))
+        except ObjectError as error:
+            problems.append(str(error.under(f"compute unit: {part}")))
+    if problems:
+        raise ConfigError(problems)
+    return Resources(*found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSettings:
+    """Where the ledger is and how long a call to it may take."""
+
+    url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
+    """Server, Sentinel or Cluster. Not printed, for it may carry a password: see `shown_url`."""
+    cluster_name: str = "default"
+    """Of the Kubernetes cluster; part of every key, so that several can share one Redis."""
+    password_file: Path | None = None
+    """Holds the password, so that it appears in no process list; wins over one in the URL."""
+    socket_timeout: timedelta = timedelta(seconds=0.5)
+    """For one answer. A healthy primary needs microseconds; longer means that it is gone."""
+    call_budget: timedelta = timedelta(seconds=2)
+    """For a whole call, its one retry and the wait for a connection included. Below half of the 5 s
+    that kube-scheduler gives an extender, so that the answer about trouble still arrives."""
+    max_connections: int = 8
+    """Callers wait for a free one. One carries a pipeline at a time, so a few are plenty, and a
+    fleet of replicas stays far below Redis' limit of 10,000 clients."""
+
+    @property
+    def shown_url(self) -> str:
+        """The URL for logs and pages, its password hidden."""
+        # Its query may hold one too. A password may hold any of @ : / ? - hide rather too much.
+        return _PASSWORD.sub(r"\1:***@", self.url).partition("?")[0]
+
+    def problems(self) -> Iterator[str]:
+        """What cannot be used, field first."""
+        if not self.url.partition("://")[2]:
+            yield "redis.url: must be a URL such as redis://127.0.0.1:6379/0"
+        if not _CLUSTER_NAME.fullmatch(self.cluster_name):
+            yield "redis.cluster_name: must be 1 to 63 letters, digits, '.', '_' or '-'"
+        if self.socket_timeout <= _NO_TIME:
+            yield "redis.socket_timeout: must be above 0"
+        if self.call_budget < 2 * self.socket_timeout:
+            yield "redis.call_budget: must leave time for one retry: twice redis.socket_timeout"
+        if self.max_connections < 1:
+            yield "redis.max_connections: must be at least 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPorts:
+    """Three more ports that this replica shares with no other; 0 takes any free one."""
+
+    extender: int = 0
+    agent: int = 0
+    admin: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenSettings:
+    """Where this replica answers."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - agents and kube-scheduler call from other pods
+    """Address of every port."""
+    extender_port: int = 10298
+    """kube-scheduler's; the port on which the reference dumped its state, free since v0.42."""
+    agent_port: int = 10299
+    """Fixed by the agents: they dial it at the IP of the pod they found."""
+    admin_port: int = 9100
+    """Metrics, probes, and what people look at; where the reference has its metrics."""
+    reuse_port: bool = False
+    """Lets several replicas on one machine share the three ports above; the kernel spreads
+    connections over them."""
+    own_ports: OwnPorts | None = None
+    """Beside shared ports, to reach one replica on purpose: tests, scrapes, people."""
+
+    def problems(self) -> Iterator[str]:
+        """What cannot be used, field first."""
+        if not self.host:
+            yield "listen.host: must not be empty"
+        named = [
+            ("listen.extender_port", self.extender_port),
+            ("listen.agent_port", self.agent_port),
+            ("listen.admin_port", self.admin_port),
+        ]
+        if self.own_ports:
+            named += [
+                ("listen.own_ports.extender", self.own_ports.extender),
+                ("listen.own_ports.agent", self.own_ports.agent),
+                ("listen.own_ports.admin", self.own_ports.admin),
+            ]
+        taken: dict[int, str] = {}
+        for name, port in named:
+            if not 0 <= port <= 65535:
+                yield f"{name}: must be a port, 0 (any free one) to 65535"
+            elif port in taken:
+                yield f"{name}: is the same port as {taken[port]}"
+            elif port:
+                taken[port] = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """What a client may send, and how slowly."""
+
+    extender_body: int = 64 * MIB
+    """Bytes. 5,000 whole Node objects of 10 KiB, which kube-scheduler sends with
+    `nodeCacheCapable: false`, are 49 MiB."""
+    agent_body: int = 1024
+    """Bytes; the reference refuses more, and the longest request has a few hundred."""
+    header: int = 16 * 1024
+    """Bytes of a request line or of one header; beyond any client we know."""
+    read_timeout: timedelta = timedelta(seconds=10)
+    """For one whole request to arrive. Twice what kube-scheduler waits; a client that is slower
+    has given up, and would hold a connection for nothing."""
+    keep_alive: timedelta = timedelta(seconds=75)
+    """For the next request of a connection. Go's clients keep theirs for 90 s and notice a close;
+    agents ask every 5 s."""
+
+    def problems(self) -> Iterator[str]:
+        """What cannot be used, field first."""
+        for name in ("extender_body", "agent_body", "header"):
+            if getattr(self, name) < 1:
+                yield f"limits.{name}: must be at least 1"
+        for name in ("read_timeout", "keep_alive"):
+            if getattr(self, name) <= _NO_TIME:
+                yield f"limits.{name}: must be above 0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldSettings:
+    """How long the ledger keeps what may still change."""
+
+    lifetime: timedelta = timedelta(seconds=30)
+    """Of a tentative hold, until it is looked into. Must exceed the slowest bind: kube-scheduler
+    gives one 5 s, and sends others while the first runs."""
+    sweep_every: timedelta = timedelta(seconds=5)
+    """Between looks for holds past their deadline; what such a hold costs at most beyond it."""
+    gone_kept: timedelta = timedelta(minutes=10)
+    """A UID seen deleted is not booked again. Must exceed the age of any message still on its
+    way: a watch reopened at an old version, a cached list."""
+    settle_after: timedelta = timedelta(seconds=15)
+    """The agents' longest period: after a loss every VM has told its permit by then."""
+    journal_length: int = 100_000
+    """Entries. At 200 bytes each 20 MB of Redis, about a minute at 2,000 requests/s."""
+
+    def problems(self) -> Iterator[str]:
+        """What cannot be used, field first."""
+        for name in ("lifetime", "sweep_every", "gone_kept"):
+            if getattr(self, name) <= _NO_TIME:
+                yield f"holds.{name}: must be above 0"
+        if self.gone_kept < self.lifetime:
+            yield "holds.gone_kept: must not be below holds.lifetime, or a late bind books it again"
+        if self.settle_after < _NO_TIME:
+            yield "holds.settle_after: must not be below 0"
+        if self.journal_length < 0:
+            yield "holds.journal_length: must not be below 0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSettings:
+    """Which replica turns what the cluster says into facts."""
+
+    lifetime: timedelta = timedelta(seconds=5)
+    """Without renewal. So long nobody leads when the leader is killed."""
+    renew_every: timedelta = timedelta(seconds=1.5)
+    """Lets a renewal be lost or late without the lease changing hands."""
+
+    def problems(self) -> Iterator[str]:
+        """What cannot be used, field first."""
+        if self.renew_every <= _NO_TIME:
+            yield "lease.renew_every: must be above 0"
+        if self.lifetime < 2 * self.renew_every:
+            yield "lease.lifetime: must let one renewal fail: at least twice lease.renew_every"
+
+
+def _this_process() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """Who this replica is and what it serves."""
+
+    name: str = field(default_factory=_this_process)
+    """Sent as `X-Replica` with every answer and written into the lease; host and process id
+    unless given, which no other replica has."""
+    cluster: str | None = None
+    """Where nodes, pods and VMs come from: `file:PATH`."""
+    config: Path | None = None
+    """The scheduler config; without one the defaults of `SchedulerConfig` hold."""
+    compute_unit: Resources | None = None
+    """The step for agents that bring none (below v4.0), where the config has none either."""
+
+    def problems(self) -> Iterator[str]:
+        """What cannot be used, field first."""
+        if not _REPLICA_NAME.fullmatch(self.name):
+            yield "replica.name: must be 1 to 253 letters, digits, '.', '_' or '-' (it is a header)"
+        if self.cluster is not None and not _FILE_SOURCE.fullmatch(self.cluster):
+            yield "replica.cluster: must be file:PATH"
+        if self.compute_unit and min(self.compute_unit.cpu, self.compute_unit.mem) <= 0:
+            yield "replica.compute_unit: CPU and memory must be above 0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All of it. Raises ConfigError with every field that cannot be used."""
+
+    redis: RedisSettings = field(default_factory=RedisSettings)
+    listen: ListenSettings = field(default_factory=ListenSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    holds: HoldSettings = field(default_factory=HoldSettings)
+    lease: LeaseSettings = field(default_factory=LeaseSettings)
+    replica: ReplicaSettings = field(default_factory=ReplicaSettings)
+
+    def __post_init__(self) -> None:
+        parts = (self.redis, self.listen, self.limits, self.holds, self.lease, self.replica)
+        if problems := [problem for part in parts for problem in part.problems()]:
+            raise ConfigError(problems)

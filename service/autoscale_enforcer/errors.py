@@ -1,0 +1,63 @@
+"""The error tree. Expected answers are values; these mean that the job could not be done.
+
+Any layer may import this module. Library exceptions are turned into these at the edge that wraps
+the library, and never pass it.
+"""
+
+from __future__ import annotations
+
+
+class ServiceError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ConfigError(ServiceError):
+    """A config or setting that cannot be used; `problems` lists every bad field, JSON path first."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class ObjectError(ServiceError):
+    """A Kubernetes object, or a value in it, that cannot be understood."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.path = path
+        self.reason = reason
+
+    def under(self, parent: str) -> ObjectError:
+        """The same error seen from the object that holds this one: `parent` goes before the path."""
+        if not self.path:
+            return ObjectError(parent, self.reason)
+        separator = "" if self.path.startswith("[") else "."
+        return ObjectError(f"{parent}{separator}{self.path}", self.reason)
+
+
+class WireError(ServiceError):
+    """A request body that cannot be understood; answered with 400 and the path of the field."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.path = path
+        self.reason = reason
+
+
+class LedgerUnavailable(ServiceError):
+    """No answer from the ledger: Redis is away, slow, or its books are not built.
+
+    `may_have_applied` tells whether the change may be in the books all the same.
+    """
+
+    def __init__(self, reason: str, *, may_have_applied: bool = False) -> None:
+        super().__init__(reason)
+        self.may_have_applied = may_have_applied
+
+
+class ClusterUnavailable(ServiceError):
+    """The Kubernetes API, or what stands in for it, gave no usable answer."""
+
+
+class ScriptContractError(ServiceError):
+    """A script answered something its header does not name: a bug, never a state."""

@@ -1,0 +1,60 @@
+"""A replica's table of node rows, brought up to date before each decision that reads it.
+
+Never the truth: a filter reads it, a reserve decides again inside Redis.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoscale_enforcer.ledger.pipeline import Call, Pipeline
+from autoscale_enforcer.model.ids import NodeName
+from autoscale_enforcer.model.rows import NodeRow
+
+
+class Mirror:
+    """Node rows by name, as of the last `refresh`."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._epoch, self._version = "", 0
+        self._queued: Call | None = None
+        self.nodes: dict[NodeName, NodeRow] = {}
+        self.is_suspect = True
+        self._settle_us = 0
+
+    async def refresh(self) -> None:
+        """Take in what changed at any replica until now; concurrent calls share a round trip."""
+        queued = self._queued
+        if queued is None or queued.is_sent:
+            queued = self._queued = Call(
+                self._pipeline.script("read_changes"), self._since, on_answer=self._take
+            )
+        await self._pipeline.run(queued)
+
+    def is_unsettled(self, row: NodeRow) -> bool:
+        """What was promised there before a loss may be missing: nothing may be placed yet."""
+        if self.is_suspect:
+            return True
+        heard = row.heard if row.epoch == self._epoch else 0
+        return row.vms > heard and self._pipeline.redis_us() < self._settle_us
+
+    def _since(self, _: str) -> dict[str, str | int | bytes]:
+        return {"epoch": self._epoch, "since": self._version}
+
+    def _take(self, answer: list[Any]) -> None:
+        word, *rest = answer
+        if word == "UNBUILT":
+            return
+        epoch, version, state, settle_ms, *pairs = rest
+        if word == "FULL":
+            self.nodes = {}
+        for name, row in zip(pairs[::2], pairs[1::2], strict=True):
+            node = NodeName(name.decode())
+            if row:
+                self.nodes[node] = NodeRow.decode(row.decode())
+            else:
+                self.nodes.pop(node, None)
+        self._epoch, self._version = epoch.decode(), version
+        self.is_suspect = state != b"settled"
+        self._settle_us = settle_ms * 1000

@@ -1,0 +1,56 @@
+"""What may be a name or a UID in the ledger, in one place.
+
+Rows are values separated by spaces, and a pod is found by `namespace/name`: a name with a space, a
+line break or a slash in it would be read back as something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MAX_NAME_CHARACTERS = 253
+"""Kubernetes' own limit (a DNS subdomain), for nodes, namespaces and pods."""
+
+MAX_UID_CHARACTERS = 128
+"""Kubernetes' UIDs have 36 (a static pod's 32); the API server sets no limit of its own."""
+
+
+def name_problem(text: str) -> str:
+    """Why `text` can be no name of a node, a namespace or a pod; empty where it can."""
+    return _problem(text, MAX_NAME_CHARACTERS) or (
+        "must not contain a slash" if "/" in text else ""
+    )
+
+
+def uid_problem(text: str) -> str:
+    """Why `text` can be no UID; empty where it can."""
+    return _problem(text, MAX_UID_CHARACTERS)
+
+
+def first_bad_name(names: Sequence[str]) -> tuple[int, str] | None:
+    """Position of the first that can be no name, with the reason; None where all can.
+
+    Thousands of node names come with every filter: the usual case, all good, costs one pass.
+    """
+    together = "".join(names)
+    lengths = [len(name) for name in names]
+    if (
+        min(lengths, default=1) > 0
+        and max(lengths, default=1) <= MAX_NAME_CHARACTERS
+        and together.isprintable()
+        and " " not in together
+        and "/" not in together
+    ):
+        return None
+    problems = ((index, name_problem(name)) for index, name in enumerate(names))
+    return next(((index, problem) for index, problem in problems if problem), None)
+
+
+def _problem(text: str, limit: int) -> str:
+    if not text:
+        return "must not be empty"
+    if len(text) > limit:
+        return f"must have at most {limit} characters"
+    if " " in text or not text.isprintable():
+        return "must not contain spaces or characters that cannot be printed"
+    return ""

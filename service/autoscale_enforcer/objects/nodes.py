@@ -1,0 +1,41 @@
+"""Nodes as facts: what is allocatable, never the capacity that it is a part of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autoscale_enforcer.errors import ObjectError
+from autoscale_enforcer.model.facts import NodeFact
+from autoscale_enforcer.model.ids import NodeName
+from autoscale_enforcer.model.resources import Resources
+from autoscale_enforcer.objects.decode import read_at
+from autoscale_enforcer.objects.pods import required
+from autoscale_enforcer.objects.quantity import NANO, NANO_PER_MILLI, cpu_nano, mem_nano
+from autoscale_enforcer.objects.shapes import Metadata, NodeObject, NodeStatus, ResourceList
+
+
+def read_node(node: NodeObject) -> NodeFact:
+    """The node as this version of its object says.
+
+    Allocatable is rounded down, where requests are rounded up: a node must not promise a part of
+    a millicore that it does not have. Raises ObjectError where it names neither CPU nor memory.
+    """
+    metadata = node.metadata or Metadata()
+    allocatable = (node.status or NodeStatus()).allocatable or ResourceList()
+    if allocatable.cpu is None and allocatable.memory is None:
+        raise ObjectError("status.allocatable", "names neither cpu nor memory")
+    return NodeFact(
+        uid=metadata.uid or "",
+        name=NodeName(required("metadata.name", metadata.name)),
+        resource_version=metadata.resource_version or "",
+        allocatable=Resources(
+            _whole("cpu", cpu_nano, allocatable.cpu) // NANO_PER_MILLI,
+            _whole("memory", mem_nano, allocatable.memory) // NANO,
+        ),
+        labels=metadata.labels or {},
+    )
+
+
+def _whole(name: str, read: Callable[[object], int], value: object) -> int:
+    path = f"status.allocatable.{name}"
+    return 0 if value is None else read_at(path, read, value)

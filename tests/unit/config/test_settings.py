@@ -1,0 +1,222 @@
+"""Process settings: what holds unless told otherwise, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import asdict, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoscale_enforcer.config.settings import (
+    HoldSettings,
+    LeaseSettings,
+    LimitSettings,
+    ListenSettings,
+    OwnPorts,
+    RedisSettings,
+    ReplicaSettings,
+    Secret,
+    Settings,
+    parse_compute_unit,
+    read_secret,
+)
+from autoscale_enforcer.errors import ConfigError
+from autoscale_enforcer.model.resources import Resources
+
+NONE = timedelta(0)
+
+
+def test_defaults() -> None:
+    assert asdict(Settings()) == {
+        "redis": {
+            "url": "redis://127.0.0.1:6379/0",
+            "cluster_name": "default",
+            "password_file": None,
+            "socket_timeout": timedelta(seconds=0.5),
+            "call_budget": timedelta(seconds=2),
+            "max_connections": 8,
+        },
+        "listen": {
+            "host": "0.0.0.0",
+            "extender_port": 10298,
+            "agent_port": 10299,
+            "admin_port": 9100,
+            "reuse_port": False,
+            "own_ports": None,
+        },
+        "limits": {
+            "extender_body": 64 * 1024 * 1024,
+            "agent_body": 1024,
+            "header": 16 * 1024,
+            "read_timeout": timedelta(seconds=10),
+            "keep_alive": timedelta(seconds=75),
+        },
+        "holds": {
+            "lifetime": timedelta(seconds=30),
+            "sweep_every": timedelta(seconds=5),
+            "gone_kept": timedelta(minutes=10),
+            "settle_after": timedelta(seconds=15),
+            "journal_length": 100_000,
+        },
+        "lease": {"lifetime": timedelta(seconds=5), "renew_every": timedelta(seconds=1.5)},
+        "replica": {
+            "name": f"{socket.gethostname()}-{os.getpid()}",
+            "cluster": None,
+            "config": None,
+            "compute_unit": None,
+        },
+    }
+
+
+BAD: list[tuple[str, Any, str]] = [
+    ("redis", RedisSettings(url="localhost:6379"), "redis.url"),
+    ("redis", RedisSettings(url=""), "redis.url"),
+    ("redis", RedisSettings(cluster_name=""), "redis.cluster_name"),
+    ("redis", RedisSettings(cluster_name="a}b"), "redis.cluster_name"),
+    ("redis", RedisSettings(socket_timeout=NONE), "redis.socket_timeout"),
+    ("redis", RedisSettings(call_budget=timedelta(seconds=0.9)), "redis.call_budget"),
+    ("redis", RedisSettings(max_connections=0), "redis.max_connections"),
+    ("listen", ListenSettings(host=""), "listen.host"),
+    ("listen", ListenSettings(agent_port=65536), "listen.agent_port"),
+    ("listen", ListenSettings(admin_port=-1), "listen.admin_port"),
+    ("listen", ListenSettings(agent_port=10298), "listen.agent_port"),
+    ("listen", ListenSettings(own_ports=OwnPorts(admin=9100)), "listen.own_ports.admin"),
+    ("limits", LimitSettings(extender_body=0), "limits.extender_body"),
+    ("limits", LimitSettings(agent_body=-1), "limits.agent_body"),
+    ("limits", LimitSettings(header=0), "limits.header"),
+    ("limits", LimitSettings(read_timeout=NONE), "limits.read_timeout"),
+    ("limits", LimitSettings(keep_alive=NONE), "limits.keep_alive"),
+    ("holds", HoldSettings(lifetime=NONE), "holds.lifetime"),
+    ("holds", HoldSettings(sweep_every=NONE), "holds.sweep_every"),
+    ("holds", HoldSettings(gone_kept=timedelta(seconds=29)), "holds.gone_kept"),
+    ("holds", HoldSettings(settle_after=-timedelta(seconds=1)), "holds.settle_after"),
+    ("holds", HoldSettings(journal_length=-1), "holds.journal_length"),
+    ("lease", LeaseSettings(renew_every=NONE), "lease.renew_every"),
+    ("lease", LeaseSettings(lifetime=timedelta(seconds=2.9)), "lease.lifetime"),
+    ("replica", ReplicaSettings(name=""), "replica.name"),
+    ("replica", ReplicaSettings(name="a\r\nX-Evil: b"), "replica.name"),
+    ("replica", ReplicaSettings(cluster="cluster.json"), "replica.cluster"),
+    ("replica", ReplicaSettings(cluster="file:"), "replica.cluster"),
+    ("replica", ReplicaSettings(compute_unit=Resources(250, 0)), "replica.compute_unit"),
+]
+
+
+@pytest.mark.parametrize(("part", "value", "path"), BAD, ids=range(len(BAD)))
+def test_settings_that_cannot_be_used_are_refused(part: str, value: Any, path: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        replace(Settings(), **{part: value})
+
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"{path}: ")
+
+
+def test_settings_tell_every_bad_field_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        Settings(
+            redis=RedisSettings(max_connections=0, cluster_name="{}"),
+            lease=LeaseSettings(renew_every=NONE, lifetime=timedelta(seconds=-1)),
+        )
+
+    assert [problem.partition(": ")[0] for problem in refused.value.problems] == [
+        "redis.cluster_name",
+        "redis.max_connections",
+        "lease.renew_every",
+        "lease.lifetime",
+    ]
+
+
+def test_ports_of_zero_are_any_free_ones_and_never_the_same() -> None:
+    settings = Settings(
+        listen=ListenSettings(extender_port=0, agent_port=0, admin_port=0, own_ports=OwnPorts())
+    )
+
+    assert settings.listen.own_ports == OwnPorts(extender=0, agent=0, admin=0)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+        ("redis://:hush@cache:6379/1", "redis://:***@cache:6379/1"),
+        ("rediss://app:hu@sh@cache/1?ssl_cert_reqs=none", "rediss://app:***@cache/1"),
+        ("redis+sentinel://:hush@a:26379,b/main/0", "redis+sentinel://:***@a:26379,b/main/0"),
+        ("redis://:hu?sh@cache:6379/1", "redis://:***@cache:6379/1"),
+        ("redis://app@cache:6379", "redis://app@cache:6379"),
+        ("unix:///run/redis.sock?db=1&password=hush", "unix:///run/redis.sock"),
+    ],
+)
+def test_shown_url_has_no_password(url: str, shown: str) -> None:
+    settings = RedisSettings(url=url)
+
+    assert settings.shown_url == shown
+    assert "hu" not in repr(settings)
+
+
+def test_secret_shows_itself_to_reveal_only() -> None:
+    secret = Secret("hush")
+
+    assert (
+        f"{secret} {secret!r} {[secret]} {secret!s:>8}" == "Secret() Secret() [Secret()] Secret()"
+    )
+    assert secret.reveal() == "hush"
+    assert secret == Secret("hush") != Secret("other")
+    assert len({secret, Secret("hush")}) == 1
+
+
+def test_read_secret_leaves_out_the_last_newline(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(" hush \n")
+
+    assert read_secret(file) == Secret(" hush ")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff"])
+def test_read_secret_refuses_what_holds_none(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_bytes(content)
+
+    with pytest.raises(ConfigError) as refused:
+        read_secret(file)
+
+    assert refused.value.problems[0].startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("250m/1Gi", Resources(250, 1 << 30)),
+        ("1/4Gi", Resources(1000, 4 << 30)),
+        (" 0.5 / 512Mi ", Resources(500, 512 << 20)),
+    ],
+)
+def test_compute_unit_is_cpu_and_memory(text: str, unit: Resources) -> None:
+    assert parse_compute_unit(text) == unit
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("", ["compute unit: must be CPU/MEMORY, such as 250m/1Gi"]),
+        ("250m", ["compute unit: must be CPU/MEMORY, such as 250m/1Gi"]),
+        ("0/1Gi", ["compute unit: CPU: must be above 0"]),
+        ("250m/0", ["compute unit: memory: must be above 0"]),
+        ("250m/1Gi/2", ["compute unit: memory: '1Gi/2' is not a quantity"]),
+        (
+            "x/-1",
+            [
+                "compute unit: CPU: 'x' is not a quantity",
+                "compute unit: memory: '-1' is negative",
+            ],
+        ),
+    ],
+)
+def test_compute_unit_that_is_none_is_refused(text: str, problems: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_compute_unit(text)
+
+    assert refused.value.problems == problems
