@@ -66,6 +66,6 @@ after.stamp = pod and pod.stamp or 0
 put_on(loaded, keys, after, epoch)
 save_nodes(loaded, keys)
 save_pod(keys, uid, after, before)
-journal_pod(keys, most, 'confirm', uid, pod, after, context)
+journal_pod(keys, most, 'confirm', uid, pod, after, context, loaded)
 
 return {'BOUND'}

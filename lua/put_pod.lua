@@ -91,7 +91,7 @@ end
 save_nodes(loaded, keys)
 save_pod(keys, uid, after, before)
 redis.call('HSET', keys.facts, uid, blob)
-journal_pod(keys, most, 'put_pod', uid, pod, after, context)
+journal_pod(keys, most, 'put_pod', uid, pod, after, context, loaded)
 
 if holds and unbound then
   return {'RELEASED'}

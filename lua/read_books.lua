@@ -10,10 +10,12 @@
 -- KEYS[6] deadlines  zset   r   when each hold lapses
 -- KEYS[7] gone       zset   r   UIDs that hold nothing any more
 -- KEYS[8] meta       hash   r   epoch, state, counts
+-- KEYS[9] journal    stream r   the newest entries
 -- ARGV[1] blobs      int 0..1   with the facts
+-- ARGV[2] entries    int >=0    with so many of the newest journal entries
 --
--- Returns {word, meta, nodes, pods, names, facts, changes, deadlines, gone}
---   BOOKS      each a flat list of field, value, ...
+-- Returns {word, meta, nodes, pods, names, facts, changes, deadlines, gone, journal}
+--   BOOKS      each a flat list of field, value, ...; the journal newest first, {id, {field, value, ...}}
 --
 -- Keeps:  nothing is written
 -- Again:  the same, or newer
@@ -22,8 +24,9 @@
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
   deadlines = KEYS[6], gone = KEYS[7], meta = KEYS[8],
+  journal = KEYS[9],
 }
-local blobs = ARGV[1] == '1'
+local blobs, entries = ARGV[1] == '1', tonumber(ARGV[2])
 
 return {
   'BOOKS',
@@ -35,4 +38,5 @@ return {
   redis.call('ZRANGE', keys.changes, 0, -1, 'WITHSCORES'),
   redis.call('ZRANGE', keys.deadlines, 0, -1, 'WITHSCORES'),
   redis.call('ZRANGE', keys.gone, 0, -1, 'WITHSCORES'),
+  entries > 0 and redis.call('XREVRANGE', keys.journal, '+', '-', 'COUNT', entries) or {},
 }

@@ -80,11 +80,15 @@ count_pod(node, pod, -1)
 local heard = node.heard + 1
 local frozen = pod.moving == 1
   or unsettled({vms = node.vms + 1, heard = heard}, meta[2], tonumber(meta[3]), now_us())
+local what = 'request'
 for _, r in ipairs({'cpu', 'mem'}) do
   local amount = math.min(pod[r], asked[r])
   if first then
     -- A grant that was told and then lost with its Redis comes back as a fact.
-    amount = math.max(amount, math.min(last[r], asked[r], pod['max_' .. r]))
+    local restored = math.min(last[r], asked[r], pod['max_' .. r])
+    if restored > amount then
+      amount, what = restored, 'restore'
+    end
   end
   local over = after['over_' .. r]
   if asked[r] > amount and not frozen then
@@ -98,6 +102,6 @@ end
 count_pod(node, after, 1)
 save_nodes(loaded, keys)
 save_pod(keys, uid, after, before)
-journal_pod(keys, most, 'request', uid, pod, after, context)
+journal_pod(keys, most, what, uid, pod, after, context, loaded)
 
 return {'PERMIT', after.cpu, after.mem}

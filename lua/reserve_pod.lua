@@ -23,9 +23,9 @@
 -- ARGV[9] context    str        the caller's context, msgpack
 --
 -- Returns {word, ...}
---   HELD       cpu mem   held here, now or already, with this amount
---   BINDING    cpu mem   a Binding may be sent (to=binding), or one is under way (to=held)
---   BOUND      cpu mem   bound here already; nothing written
+--   HELD       cpu mem rv  held here, now or already, with this amount, of that pod version
+--   BINDING    cpu mem rv  a Binding may be sent (to=binding), or one is under way (to=held)
+--   BOUND      cpu mem rv  bound here already; nothing written
 --   NO_ROOM    short     cpu, mem or cpu_mem is missing; nothing written
 --   NO_NODE              nobody knows the node, or it has left; nothing written
 --   UNSETTLED            what was told before a loss may be missing there; nothing written
@@ -98,6 +98,6 @@ count_pod(node, after, 1)
 save_nodes(loaded, keys)
 save_pod(keys, uid, after, before)
 local what = to == 'binding' and 'begin_bind' or 'reserve'
-journal_pod(keys, most, what, uid, pod, after, context)
+journal_pod(keys, most, what, uid, pod, after, context, loaded)
 
-return {to == 'binding' and 'BINDING' or 'HELD', after.cpu, after.mem}
+return {to == 'binding' and 'BINDING' or 'HELD', after.cpu, after.mem, after.rv}

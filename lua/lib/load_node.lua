@@ -1,5 +1,5 @@
 -- load_node: a node's fields, read once a script, with what was heard in an older epoch forgotten.
--- Takes: table of nodes loaded so far, table of keys, node name, epoch
+-- Takes: table of nodes loaded so far, by name and in their order, table of keys, node name, epoch
 -- Gives: the entry {row, before} of that node, row nil where the ledger has none
 -- Include: node_row
 local function load_node(loaded, keys, name, epoch)
@@ -19,5 +19,6 @@ local function load_node(loaded, keys, name, epoch)
     end
   end
   loaded[name] = entry
+  loaded[#loaded + 1] = name
   return entry
 end

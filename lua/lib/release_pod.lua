@@ -15,6 +15,7 @@ local function release_pod(keys, epoch, stamp, uid, name, stage, most, context)
   after.stage, after.node, after.deadline, after.stamp = 'pending', '-', 0, stamp
   save_nodes(loaded, keys)
   save_pod(keys, uid, after, before)
-  journal_pod(keys, most, stage == 'held' and 'unreserve' or 'abandon', uid, pod, after, context)
+  local what = stage == 'held' and 'unreserve' or 'abandon'
+  journal_pod(keys, most, what, uid, pod, after, context, loaded)
   return true
 end

@@ -1,10 +1,11 @@
--- save_nodes: writes each loaded node that has changed, under a new version; an absent node goes
--- with its last pod.
+-- save_nodes: writes each loaded node that has changed, under a new version, in the order in which
+-- they were loaded; an absent node goes with its last pod.
 -- Takes: table of loaded nodes, table of keys
 -- Gives: nothing
 -- Include: node_row
 local function save_nodes(loaded, keys)
-  for name, entry in pairs(loaded) do
+  for _, name in ipairs(loaded) do
+    local entry = loaded[name]
     local row = entry.row
     local leaves = row and row.absent == 1 and row.pods == 0
     if row and not (leaves and not entry.before) and (leaves or node_row(row) ~= entry.before) then

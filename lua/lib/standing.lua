@@ -5,11 +5,11 @@ local function standing(pod, name, to, stamp)
   if not pod then
     return nil
   elseif pod.stage == 'bound' then
-    return pod.node == name and {'BOUND', pod.cpu, pod.mem} or {'CONFLICT', pod.node}
+    return pod.node == name and {'BOUND', pod.cpu, pod.mem, pod.rv} or {'CONFLICT', pod.node}
   elseif pod.stage == 'binding' and pod.node ~= name then
     return {'BUSY', pod.node}
   elseif pod.stage == 'binding' and to == 'held' then
-    return {'BINDING', pod.cpu, pod.mem}
+    return {'BINDING', pod.cpu, pod.mem, pod.rv}
   end
   return stamp < pod.stamp and {'LATE'} or nil
 end

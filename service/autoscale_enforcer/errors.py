@@ -12,7 +12,7 @@ class ServiceError(Exception):
 
 
 class ConfigError(ServiceError):
-    """A config or setting that cannot be used; `problems` lists every bad field, JSON path first."""
+    """A config or setting that cannot be used; `problems` lists every bad field, path first."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -28,7 +28,7 @@ class ObjectError(ServiceError):
         self.reason = reason
 
     def under(self, parent: str) -> ObjectError:
-        """The same error seen from the object that holds this one: `parent` goes before the path."""
+        """The same error seen from the object that holds this one: `parent` before the path."""
         if not self.path:
             return ObjectError(parent, self.reason)
         separator = "" if self.path.startswith("[") else "."

@@ -37,9 +37,37 @@ class LazyCommand:
 
 
 COMMANDS: dict[str, LazyCommand] = {
+    "dev": LazyCommand(
+        "autoscale_enforcer.cli.dev:dev",
+        "Run replicas, their Redis and a cluster from a file on this machine.",
+    ),
     "replay": LazyCommand(
         "autoscale_enforcer.cli.replay:replay",
         "Send recorded scheduler traffic to a service and judge its answers.",
+    ),
+    "status": LazyCommand(
+        "autoscale_enforcer.cli.status:status",
+        "Show what every node has and what is reserved on it.",
+    ),
+    "verify": LazyCommand(
+        "autoscale_enforcer.cli.verify:verify",
+        "Recompute the ledger's sums and print whatever does not add up.",
+    ),
+    "check-config": LazyCommand(
+        "autoscale_enforcer.cli.check_config:check_config",
+        "Check a scheduler config file and show what it means.",
+    ),
+    "serve": LazyCommand(
+        "autoscale_enforcer.cli.serve:serve",
+        "Run one replica.",
+    ),
+    "export": LazyCommand(
+        "autoscale_enforcer.cli.export:export",
+        "Write the whole ledger to a file.",
+    ),
+    "import": LazyCommand(
+        "autoscale_enforcer.cli.import_:import_",
+        "Put an exported ledger into Redis.",
     ),
 }
 """In the order in which a newcomer meets them."""
@@ -83,3 +111,7 @@ environment variable: --some-option from AE_SOME_OPTION.
 @click.version_option(__version__, prog_name="autoscale-enforcer")
 def main() -> None:
     """Run one command."""
+
+
+if __name__ == "__main__":
+    main(prog_name="autoscale-enforcer")

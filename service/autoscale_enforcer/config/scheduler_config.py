@@ -1,7 +1,8 @@
 """The live config, in each of the three formats that NeonVM's scheduler plugin has published.
 
-A format is told by the one key that only it has: `nodeDefaults`, `nodeConfig` or `scoring`. What
-a reader needs to know of them beyond the code is in docs/config.md.
+A format is told by the one key that only it has: `nodeDefaults`, `nodeConfig` or `scoring`. All
+that the reference requires beyond it may be left out here, down to `{"scoring": {}}`; text behind
+the object and repeated keys, which the reference overlooks, are refused.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class SchedulerConfig:
 
 
 DEFAULT_CONFIG = SchedulerConfig()
-"""Nothing kept back, nothing ignored, no unit, scores by the shape that every release shipped."""
+"""Nothing kept back, nothing ignored, no unit, scores by the shape that releases ship."""
 
 
 def parse_scheduler_config(content: bytes) -> SchedulerConfig:

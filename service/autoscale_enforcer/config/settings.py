@@ -249,6 +249,9 @@ class ReplicaSettings:
     unless given, which no other replica has."""
     cluster: str | None = None
     """Where nodes, pods and VMs come from: `file:PATH`."""
+    without_pods: bool = False
+    """Nodes and VMs only from the file: pods become known as they are sent. For replaying recorded
+    traffic, whose pods would otherwise be bound before their first filter."""
     config: Path | None = None
     """The scheduler config; without one the defaults of `SchedulerConfig` hold."""
     compute_unit: Resources | None = None

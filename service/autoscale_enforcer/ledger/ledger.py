@@ -6,12 +6,15 @@ then be in the books all the same, and asking again with the same stamp is safe.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
 import msgpack
+import msgspec
 
 from autoscale_enforcer.ledger.connection import ConnectionSettings, connector
 from autoscale_enforcer.ledger.keys import Keys
@@ -137,7 +140,9 @@ class Ledger:
         )
         outcome = Reserve(word)
         if outcome in (Reserve.HELD, Reserve.BINDING, Reserve.BOUND):
-            return ReserveAnswer(outcome=outcome, amount=Resources(*rest))
+            cpu, mem, rv = rest
+            amount = Resources(cpu, mem)
+            return ReserveAnswer(outcome=outcome, amount=amount, resource_version=rv.decode())
         text = rest[0].decode() if rest else ""
         return ReserveAnswer(
             outcome=outcome,
@@ -234,7 +239,7 @@ class Ledger:
             deleting=int(fact.deleting),
             approved_cpu=approved.cpu,
             approved_mem=approved.mem,
-            blob=pod_blob(fact),
+            blob=pack_fact(fact),
         )
         return Fact(word)
 
@@ -292,6 +297,10 @@ class Ledger:
             uid=PodUid(rest[0].decode()), row=PodRow.decode(rest[1].decode()), blob=rest[2]
         )
 
+    async def read_pods(self, uids: Sequence[PodUid]) -> list[KnownPod | None]:
+        """What the ledger knows of each pod, in the order asked: one round trip."""
+        return await asyncio.gather(*(self.read_pod(uid=uid) for uid in uids))
+
     async def find_lapsed(self, *, limit: int) -> Lapsed:
         """Tentative holds past their deadline, the longest lapsed first, at most `limit`."""
         _, now, *pairs = await self._run("find_lapsed", limit=limit)
@@ -301,6 +310,22 @@ class Ledger:
             if row
         ]
         return Lapsed(int(now), rows)
+
+    async def read_all(self, *, blobs: bool, entries: int = 0) -> list[list[Any]]:
+        """Every part of the ledger at one moment, flat, in the order of `read_books.lua`."""
+        _, *parts = await self._run("read_books", blobs=int(blobs), entries=entries)
+        return parts
+
+    async def note_binding(self, uid: PodUid, *, node: NodeName) -> NodeName:
+        """File source only: where the pod is bound now; the first Binding counts."""
+        _, bound = await self._run_unguarded("note_binding", uid=uid, node=node)
+        return NodeName(bound.decode())
+
+    async def read_bindings(self) -> dict[PodUid, NodeName]:
+        """File source only: every Binding that was noted."""
+        _, *flat = await self._run_unguarded("read_bindings")
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        return {PodUid(uid.decode()): NodeName(node.decode()) for uid, node in pairs}
 
     # Leading
 
@@ -324,6 +349,15 @@ class Ledger:
         epoch = secrets.token_hex(6)
         word, *_ = await self._run_unguarded("begin_build", token=leader.token, epoch=epoch)
         return Leadership(leader.token, epoch) if Lead(word) is Lead.BUILDING else None
+
+    async def load_row(
+        self, kind: str, name: str, row: str, blob: bytes, *, leader: Leadership
+    ) -> Lead:
+        """Put one exported row beside the books."""
+        word, *_ = await self._run_unguarded(
+            "load_row", token=leader.token, kind=kind, id=name, row=row, blob=blob
+        )
+        return Lead(word)
 
     async def publish_build(self, leader: Leadership, *, suspect: bool = False) -> Lead:
         """Put what was built in the place of the books, in one step."""
@@ -393,13 +427,19 @@ class Ledger:
         )
 
 
-def pod_blob(fact: PodFact) -> bytes:
-    """What is kept of a pod for people and for agents' slots; Lua never opens it."""
-    return _pack({"labels": fact.labels, "problem": fact.problem, "vm": _vm(fact)})
+def pack_fact(fact: PodFact) -> bytes:
+    """What is kept beside a pod's row: the fact itself, for people and for agents' slots."""
+    return _pack(msgspec.to_builtins(fact))
 
 
-def _vm(fact: PodFact) -> dict[str, Any] | None:
-    return asdict(fact.vm) if fact.vm else None
+def unpack_fact(known: KnownPod | None) -> PodFact | None:
+    """The fact that was kept beside the row; None where there was none, or none of ours."""
+    if known is None or not known.blob:
+        return None
+    try:
+        return msgspec.convert(msgpack.unpackb(known.blob), PodFact)
+    except (msgspec.ValidationError, ValueError):
+        return None  # written by another release
 
 
 def _pack(value: Any) -> bytes:

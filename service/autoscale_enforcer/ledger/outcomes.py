@@ -120,6 +120,8 @@ class Lead(StrEnum):
     """This replica leads no more."""
     BUILDING = "BUILDING"
     """The keys beside the books are empty and ready for facts."""
+    LOADED = "LOADED"
+    """An exported row is beside the books."""
     PUBLISHED = "PUBLISHED"
     """What was built is the ledger now."""
     SETTLED = "SETTLED"
@@ -137,6 +139,8 @@ class ReserveAnswer:
     outcome: Reserve
     amount: Resources = NOTHING
     """What is held, for HELD, BINDING and BOUND."""
+    resource_version: str = ""
+    """Of the pod that was judged, for the same; '-' where it is not known."""
     short: str = ""
     """cpu, mem or cpu_mem, for NO_ROOM."""
     node: NodeName | None = None

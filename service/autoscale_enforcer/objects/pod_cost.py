@@ -107,7 +107,6 @@ class _Rule:
             path = f"spec.initContainers[{index}].resources"
             if container.restart_policy == "Always":
                 sidecars += self.container(path, container)
-                hungriest = max(hungriest, sidecars)
             else:  # never resized, so its status does not count
                 step = read_at(path, self.kind.asked, container.resources) or 0
                 hungriest = max(hungriest, sidecars + step)

@@ -12,7 +12,7 @@ from autoscale_enforcer.config.scheduler_config import ScoreShape
 from autoscale_enforcer.model.resources import Resources
 
 MAX_SCORE = 10
-"""kube-scheduler's MaxExtenderPriority; it refuses an answer with more."""
+"""kube-scheduler's MaxExtenderPriority, the best that it reckons with."""
 
 _NOISE = 1e-9
 """Far below any difference that counts; lifts what should be exactly half but came out below it."""

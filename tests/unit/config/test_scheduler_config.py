@@ -219,6 +219,29 @@ def test_metric_label_of_older_formats_may_be_empty(label: str) -> None:
     assert config.node_metric_labels == {}
 
 
+def unit(slots: float, block: str) -> str:
+    compute_unit = {"vCPUs": "1m", "mem": slots}
+    return json.dumps({"nodeConfig": {}, "memBlockSize": block, "computeUnit": compute_unit})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"scoring": {"minUsageScore": 0, "maxUsageScore": 1, "scorePeak": 0.0}, "watermark": 1}',
+        '{"nodeConfig": {}, "computeUnit": {"vCPUs": "1n", "mem": "1Mi"}}',
+        unit(1, "1"),
+        unit(65535, "1Gi"),
+        unit(2.0, "32Ti"),
+        f'{{"scoring": {{}}, "reconcileWorkers": {"9" * 64}}}',
+        '{"scoring": {}}'.ljust(MAX_BYTES),
+        f'{{"scoring": {{}}, "reconcileWorkers": {"[" * 31}{"]" * 31}}}',
+    ],
+    ids=range(8),
+)
+def test_config_at_the_edge_of_what_is_allowed_is_read(text: str) -> None:
+    parse_scheduler_config(text.encode())
+
+
 BAD = [
     # the document
     ("", "$", "is empty"),
@@ -247,6 +270,8 @@ BAD = [
     ),
     # unknown fields
     ('{"scoring": {}, "schedulername": "x"}', "schedulername", "did you mean schedulerName?"),
+    (json.dumps({"scoring": {}, "k" * 80: 1}), "k" * 80, "unknown field"),
+    (json.dumps({"scoring": {}, "k" * 81: 1}), f'["{"k" * 80}"]', "unknown field"),
     ('{"scoring": {}, "a b": 1}', '["a b"]', "unknown field"),
     ('{"scoring": {}, "\\ud800": 1}', '["\\ud800"]', "unknown field"),
     ('{"scoring": {"score_peak": 1}}', "scoring.score_peak", "did you mean scorePeak?"),
@@ -453,11 +478,11 @@ def test_every_problem_is_told_at_once() -> None:
 
 
 def test_problems_have_an_end() -> None:
-    fields = {f"field{number}": 0 for number in range(30_000)}
+    unknown = {f"field{number}": 0 for number in range(30_000)}
+    bad_items = {"ignoredNamespaces": [0] * 1000}
 
-    problems = problems_of(json.dumps({"scoring": {}} | fields))
-
-    assert len(problems) == MAX_PROBLEMS
+    for fields in (unknown, bad_items):
+        assert len(problems_of(json.dumps({"scoring": {}} | fields))) == MAX_PROBLEMS
 
 
 def test_many_overrides_are_asked_quickly() -> None:
@@ -474,9 +499,12 @@ def test_many_overrides_are_asked_quickly() -> None:
 
 
 KEYS = st.sampled_from(
-    "nodeDefaults nodeConfig scoring nodeOverrides nodes config cpu memory system watermark "
-    "computeUnit vCPUs mem memBlockSize schedulerName ignoreNamespaces ignoredNamespaces "
-    "nodeMetricLabels randomize scorePeak other".split()
+    [
+        *("nodeDefaults", "nodeConfig", "scoring", "nodeOverrides", "nodes", "config", "cpu"),
+        *("memory", "system", "watermark", "computeUnit", "vCPUs", "mem", "memBlockSize"),
+        *("schedulerName", "ignoreNamespaces", "ignoredNamespaces", "nodeMetricLabels"),
+        *("randomize", "scorePeak", "other"),
+    ]
 )
 VALUES = st.recursive(
     st.none()

@@ -66,6 +66,7 @@ def test_defaults() -> None:
         "replica": {
             "name": f"{socket.gethostname()}-{os.getpid()}",
             "cluster": None,
+            "without_pods": False,
             "config": None,
             "compute_unit": None,
         },
@@ -112,6 +113,18 @@ def test_settings_that_cannot_be_used_are_refused(part: str, value: Any, path: s
 
     (problem,) = refused.value.problems
     assert problem.startswith(f"{path}: ")
+
+
+def test_settings_at_the_edge_of_what_is_allowed_are_taken() -> None:
+    second = timedelta(seconds=1)
+
+    Settings(
+        redis=RedisSettings(socket_timeout=second, call_budget=2 * second, max_connections=1),
+        listen=ListenSettings(extender_port=65535),
+        limits=LimitSettings(extender_body=1, agent_body=1, header=1),
+        holds=HoldSettings(lifetime=second, gone_kept=second, settle_after=NONE, journal_length=0),
+        lease=LeaseSettings(renew_every=second, lifetime=2 * second),
+    )
 
 
 def test_settings_tell_every_bad_field_at_once() -> None:

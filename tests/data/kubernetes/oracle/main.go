@@ -14,12 +14,12 @@ import (
 )
 
 type line struct {
-	Text   *string         `json:"text,omitempty"`
-	Pod    json.RawMessage `json:"pod,omitempty"`
-	Read   bool            `json:"read"`
-	Cpu    int64           `json:"cpuMilli"`
-	Mem    int64           `json:"memoryBytes"`
-	String string          `json:"canonical,omitempty"`
+	Text  *string         `json:"text,omitempty"`
+	Pod   json.RawMessage `json:"pod,omitempty"`
+	Read  bool            `json:"read"`
+	Cpu   int64           `json:"cpuMilli"`
+	Mem   int64           `json:"memoryBytes"`
+	Bytes string          `json:"bytes,omitempty"`
 }
 
 func main() {
@@ -50,7 +50,8 @@ func quantity(l *line) {
 	q, err := resource.ParseQuantity(*l.Text)
 	l.Read = err == nil
 	if l.Read {
-		l.Cpu, l.Mem, l.String = q.MilliValue(), q.Value(), q.String()
+		l.Cpu, l.Mem = q.MilliValue(), q.Value()
+		l.Bytes = resource.NewQuantity(l.Mem, resource.BinarySI).String()
 	}
 }
 

@@ -1,0 +1,131 @@
+"""People's front door, port 9100: what the ledger says, and whether this replica is well.
+
+Reads only. Machines judge `/livez` and `/readyz` by the status alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from autoscale_enforcer.api.http import application, json_answer, text_answer
+from autoscale_enforcer.ledger.ledger import Ledger, unpack_fact
+from autoscale_enforcer.ledger.mirror import Mirror
+from autoscale_enforcer.ledger.transfer import read_books
+from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.model.ids import NodeName, pod_name
+from autoscale_enforcer.model.resources import Resources
+from autoscale_enforcer.model.rows import NodeRow, PodRow
+
+
+def admin_app(ledger: Ledger, *, replica: str, is_stopping: Callable[[], bool]) -> web.Application:
+    """Probes under `/`, JSON under `/api/v1/`."""
+    app = application(replica)
+    doors = _Doors(ledger, is_stopping)
+    app.router.add_get("/livez", doors.livez)
+    app.router.add_get("/readyz", doors.readyz)
+    app.router.add_get("/healthz", doors.readyz)
+    app.router.add_get("/api/v1/nodes", doors.nodes)
+    app.router.add_get("/api/v1/nodes/{name}", doors.node)
+    app.router.add_get("/api/v1/pods/{namespace}/{name}", doors.pod)
+    app.router.add_get("/api/v1/verify", doors.verify)
+    return app
+
+
+class _Doors:
+    def __init__(self, ledger: Ledger, is_stopping: Callable[[], bool]) -> None:
+        self._ledger, self._is_stopping = ledger, is_stopping
+
+    async def livez(self, _: web.Request) -> web.Response:
+        """The process answers; nothing else is asked, for a restart would mend nothing else."""
+        return text_answer(200, "ok")
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        """The ledger is built and its Redis answers."""
+        if self._is_stopping():
+            return text_answer(503, "stopping")
+        guard = await self._ledger.look()
+        if guard.state == "UNBUILT":
+            return text_answer(503, "the ledger is not built")
+        return text_answer(200, "ok")
+
+    async def nodes(self, _: web.Request) -> web.Response:
+        """Every node of the ledger."""
+        mirror = await self._mirror()
+        rows = sorted(mirror.nodes.items())
+        return _json({"nodes": [node_document(mirror, name, row) for name, row in rows]})
+
+    async def node(self, request: web.Request) -> web.Response:
+        """One node."""
+        mirror = await self._mirror()
+        name = NodeName(request.match_info["name"])
+        row = mirror.nodes.get(name)
+        if row is None:
+            return text_answer(404, f"node {name} is not known")
+        return _json(node_document(mirror, name, row))
+
+    async def pod(self, request: web.Request) -> web.Response:
+        """One pod, by namespace and name."""
+        name = pod_name(request.match_info["namespace"], request.match_info["name"])
+        known = await self._ledger.read_pod(name=name)
+        if known is None:
+            return text_answer(404, f"pod {name} is not known")
+        fact = unpack_fact(known)
+        return _json(
+            {"uid": known.uid, **pod_document(known.row), "problem": fact.problem if fact else ""}
+        )
+
+    async def verify(self, _: web.Request) -> web.Response:
+        """Everything that does not hold of the ledger."""
+        found = breaches(await read_books(self._ledger))
+        return _json({"breaches": [asdict(breach) for breach in found]})
+
+    async def _mirror(self) -> Mirror:
+        await self._ledger.mirror.refresh()
+        return self._ledger.mirror
+
+
+def node_document(mirror: Mirror, name: NodeName, row: NodeRow) -> dict[str, Any]:
+    """A node as people and programs read it."""
+    return {
+        "name": name,
+        "capacity": _amounts(row.capacity),
+        "reserved": _amounts(row.reserved),
+        "committed": _amounts(row.committed),
+        "ignored": _amounts(row.ignored),
+        "pressure": _amounts(row.pressure),
+        "migrating": _amounts(row.migrating),
+        "pods": row.pods,
+        "overCapacity": row.over_capacity,
+        "absent": bool(row.absent),
+        "unsettled": mirror.is_unsettled(row),
+        "version": row.version,
+    }
+
+
+def pod_document(row: PodRow) -> dict[str, Any]:
+    """A pod's hold as people and programs read it."""
+    return {
+        "name": row.name,
+        "node": row.node if row.holds else None,
+        "stage": row.stage,
+        "vm": bool(row.vm),
+        "autoscaling": bool(row.scaled),
+        "amount": _amounts(row.amount),
+        "charge": _amounts(row.charge),
+        "asked": _amounts(row.asked),
+        "ignored": bool(row.ignored),
+        "resourceVersion": row.rv,
+    }
+
+
+def _amounts(amount: Resources) -> dict[str, int]:
+    return {"cpuMilli": amount.cpu, "memoryBytes": amount.mem}
+
+
+def _json(document: dict[str, Any]) -> web.Response:
+    return json_answer(msgspec.json.encode(document))

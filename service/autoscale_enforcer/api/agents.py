@@ -1,0 +1,122 @@
+"""The autoscaler-agents' front door, port 10299: `POST /` asks for a permit.
+
+An agent that gets anything but a 200 keeps its last permit, which is safe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from autoscale_enforcer.api.http import application, json_answer, read_body, text_answer
+from autoscale_enforcer.cluster.source import ClusterSource
+from autoscale_enforcer.config.scheduler_config import SchedulerConfig
+from autoscale_enforcer.config.settings import LimitSettings
+from autoscale_enforcer.errors import LedgerUnavailable, WireError
+from autoscale_enforcer.ledger.ledger import Ledger, unpack_fact
+from autoscale_enforcer.ledger.outcomes import Permit, PermitAnswer
+from autoscale_enforcer.model.facts import PodFact
+from autoscale_enforcer.model.ids import PodName
+from autoscale_enforcer.model.resources import Resources
+from autoscale_enforcer.wire.agent import (
+    AgentRequest,
+    decode_agent_request,
+    encode_agent_answer,
+)
+from autoscale_enforcer.wire.protocol import effective_factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDesk:
+    """One replica's means to answer agents."""
+
+    ledger: Ledger
+    source: ClusterSource
+    config: SchedulerConfig
+    compute_unit: Resources | None
+    """`--compute-unit`, where the config has none."""
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound(Exception):
+    """Nobody knows a bound pod of that name."""
+
+    name: PodName
+
+
+def agent_app(desk: AgentDesk, limits: LimitSettings) -> web.Application:
+    """`POST /`; every other method and path is 400, as agents expect of a scheduler."""
+    app = application(desk.replica)
+
+    async def handle(request: web.Request) -> web.Response:
+        if request.method != "POST":
+            return text_answer(400, "must be POST")
+        body = await read_body(request, limit=limits.agent_body, within=limits.read_timeout)
+        asked = decode_agent_request(body)
+        try:
+            return json_answer(await _answer(desk, asked))
+        except NotFound as error:
+            return text_answer(404, f"pod {error.name} is not known or not bound")
+
+    app.router.add_route("*", "/", handle)
+    return app
+
+
+async def _answer(desk: AgentDesk, asked: AgentRequest) -> bytes:
+    stamp = await desk.ledger.stamp()
+    factor = effective_factor(
+        asked.version,
+        requested=asked.compute_unit,
+        configured=desk.config.compute_unit or desk.compute_unit,
+    )
+    slot_bytes = 1 if asked.version.mem_in_bytes else await _slot_bytes(desk, asked.full_name)
+    answer = await _request(desk, asked, stamp, factor, slot_bytes)
+    if answer.outcome in (Permit.UNKNOWN, Permit.UNBOUND):
+        await _learn(desk, asked.full_name)
+        answer = await _request(desk, asked, stamp, factor, slot_bytes)
+    if answer.outcome in (Permit.PERMIT, Permit.FIXED):
+        return encode_agent_answer(asked.version, answer.amount, slot_bytes=slot_bytes, unit=factor)
+    if answer.outcome in (Permit.UNKNOWN, Permit.UNBOUND):
+        raise NotFound(asked.full_name)
+    if answer.outcome is Permit.NOT_VM:
+        raise WireError("pod", f"{asked.full_name} runs no VM")
+    if answer.outcome is Permit.UNREADABLE:
+        known = unpack_fact(await desk.ledger.read_pod(name=asked.full_name))
+        problem = known.problem if known else "its data"
+        raise LedgerUnavailable(f"the VM of pod {asked.full_name} cannot be read: {problem}")
+    raise LedgerUnavailable("something newer has changed the permit: ask again")
+
+
+async def _request(
+    desk: AgentDesk, asked: AgentRequest, stamp: int, factor: Resources, slot_bytes: int
+) -> PermitAnswer:
+    return await desk.ledger.request_permit(
+        asked.full_name,
+        asked=asked.wanted(slot_bytes),
+        factor=factor,
+        last_permit=asked.last_permit(slot_bytes),
+        stamp=stamp,
+        context={"replica": desk.replica, "verb": "agent"},
+    )
+
+
+async def _slot_bytes(desk: AgentDesk, name: PodName) -> int:
+    """Size of the slots that agents below v4.0 count in: the config's, else the VM's own."""
+    if desk.config.mem_block_size:
+        return desk.config.mem_block_size
+    fact = unpack_fact(await desk.ledger.read_pod(name=name)) or await _learn(desk, name)
+    if fact.vm is None:
+        return 1  # no VM, or none that can be read: the request says so
+    return fact.vm.slot_bytes
+
+
+async def _learn(desk: AgentDesk, name: PodName) -> PodFact:
+    """One live read for a pod whose event is late; NotFound where no pod of that name is bound."""
+    fact = await desk.source.read_pod(name)
+    if fact is None or fact.node is None or fact.finished:
+        raise NotFound(name)
+    ignored = fact.namespace in desk.config.ignored_namespaces
+    await desk.ledger.put_pod(fact, leader=None, ignored=ignored)
+    return fact

@@ -1,0 +1,84 @@
+"""What every verb works with: ledger, cluster, config, and pods as requests say them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from autoscale_enforcer.api.placement import Placement
+from autoscale_enforcer.cluster.binder import Binder, BindOrder
+from autoscale_enforcer.cluster.source import ClusterSource
+from autoscale_enforcer.config.scheduler_config import SchedulerConfig
+from autoscale_enforcer.errors import ObjectError
+from autoscale_enforcer.ledger.ledger import Ledger
+from autoscale_enforcer.model.facts import PodFact
+from autoscale_enforcer.model.ids import NodeName, PodUid
+from autoscale_enforcer.model.rows import PodRow, said_row
+from autoscale_enforcer.objects.pods import read_pod
+from autoscale_enforcer.objects.vms import vm_owner
+from autoscale_enforcer.wire.pods import PodReference, SentPod
+
+REMEMBERED_PODS = 10_000
+"""Pods that a filter brought here, for the bind that follows; the ledger knows most of them too."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """One replica's means to answer kube-scheduler."""
+
+    ledger: Ledger
+    source: ClusterSource
+    binder: Binder
+    config: SchedulerConfig
+    replica: str
+    _heard: OrderedDict[PodUid, PodRow] = field(default_factory=OrderedDict)
+
+    async def order(self, verb: str, pod: PodReference, node: NodeName) -> BindOrder:
+        """A call that has just reached us, with the stamp that each attempt of it carries."""
+        return BindOrder(
+            uid=pod.uid,
+            name=pod.full_name,
+            node=node,
+            stamp=await self.ledger.stamp(),
+            context={"replica": self.replica, "verb": verb},
+        )
+
+    async def read_sent(self, sent: SentPod) -> PodFact | ObjectError:
+        """The pod that a request carries, with its VM object where the cluster has one."""
+        fact = sent.fact
+        if fact is None or not fact.is_vm:
+            return sent.found
+        owner = vm_owner(sent.document)
+        vm = await self.source.virtual_machine(fact.namespace, owner) if owner else None
+        try:
+            return read_pod(sent.document, vm) if vm else fact
+        except ObjectError as error:
+            return error.under("Pod")
+
+    def say(self, fact: PodFact) -> PodRow:
+        """The pod as a row, remembered for the bind that may follow."""
+        row = said_row(fact, ignored=fact.namespace in self.config.ignored_namespaces)
+        self._heard[fact.uid] = row
+        self._heard.move_to_end(fact.uid)
+        if len(self._heard) > REMEMBERED_PODS:
+            self._heard.popitem(last=False)
+        return row
+
+    def heard_of(self, uid: PodUid) -> PodRow | None:
+        """What the last request that carried the pod said of it, at this replica."""
+        return self._heard.get(uid)
+
+    async def place(self, fact: PodFact) -> Placement:
+        """The pod against the nodes as they are now: one round trip, shared with other calls."""
+        sent = self.say(fact)
+        _, known, _ = await asyncio.gather(
+            self.note(fact), self.ledger.read_pod(uid=fact.uid), self.ledger.mirror.refresh()
+        )
+        return Placement.of(self.ledger.mirror, sent=sent, known=known.row if known else None)
+
+    async def note(self, fact: PodFact) -> None:
+        """With a file source: make the pod known to every replica; nothing known changes."""
+        if self.source.is_shared_by_ledger:
+            ignored = fact.namespace in self.config.ignored_namespaces
+            await self.ledger.put_pod(fact, leader=None, ignored=ignored)

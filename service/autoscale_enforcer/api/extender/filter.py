@@ -1,0 +1,54 @@
+"""filter: which of the offered nodes have room for the pod. A hint: reserve decides."""
+
+from __future__ import annotations
+
+from autoscale_enforcer.api.extender.desk import Desk
+from autoscale_enforcer.api.placement import UNRESOLVABLE, Placement
+from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable, ObjectError
+from autoscale_enforcer.model.ids import NodeName
+from autoscale_enforcer.policy.fit import Reason
+from autoscale_enforcer.wire.extender import (
+    FilterRequest,
+    decode_filter_request,
+    encode_filter_answer,
+    encode_filter_error,
+)
+
+
+async def answer_filter(desk: Desk, body: bytes) -> bytes:
+    """ExtenderFilterResult; trouble of ours goes into its `Error`, which is tried again soon."""
+    request = decode_filter_request(body)
+    try:
+        fact = await desk.read_sent(request.pod)
+        if isinstance(fact, ObjectError) or fact.problem:
+            return _unreadable(request)
+        return _answer(request, await desk.place(fact))
+    except (LedgerUnavailable, ClusterUnavailable) as error:
+        return encode_filter_error(str(error))
+
+
+def _answer(request: FilterRequest, placement: Placement) -> bytes:
+    fixed = placement.fixed_to
+    if fixed and fixed not in request.nodes.names:
+        return encode_filter_error(f"{Reason.ELSEWHERE}: {fixed}")
+    passed: list[NodeName] = []
+    failed: dict[NodeName, str] = {}
+    unresolvable: dict[NodeName, str] = {}
+    for name in request.nodes.names:
+        reason = placement.why_not(name)
+        if reason is None:
+            passed.append(name)
+        elif reason in UNRESOLVABLE:
+            unresolvable[name] = reason
+        else:
+            failed[name] = reason
+    if not passed and Reason.UNSETTLED in failed.values():
+        return encode_filter_error(Reason.UNSETTLED)
+    return encode_filter_answer(
+        request.nodes, passed=passed, failed=failed, unresolvable=unresolvable
+    )
+
+
+def _unreadable(request: FilterRequest) -> bytes:
+    everywhere = dict.fromkeys(request.nodes.names, str(Reason.UNREADABLE))
+    return encode_filter_answer(request.nodes, passed=[], failed={}, unresolvable=everywhere)

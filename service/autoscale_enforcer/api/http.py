@@ -1,0 +1,97 @@
+"""What the three front doors share: bodies with a limit, errors as answers, `X-Replica`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from aiohttp import web
+
+from autoscale_enforcer.errors import (
+    ClusterUnavailable,
+    LedgerUnavailable,
+    ServiceError,
+    WireError,
+)
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+STATUS: dict[type[ServiceError], int] = {
+    WireError: 400,
+    LedgerUnavailable: 503,
+    ClusterUnavailable: 503,
+}
+"""The one table from errors to HTTP; what is not in it is a bug of ours, 500."""
+
+REPLICA_HEADER = "X-Replica"
+
+
+async def read_body(request: web.Request, *, limit: int, within: timedelta) -> bytes:
+    """The body; WireError where it is longer than `limit` bytes or does not arrive in time.
+
+    Of a body that is too long no more than the limit is read.
+    """
+    if request.content_length is not None and request.content_length > limit:
+        raise WireError("", f"the body is longer than {limit} bytes")
+    chunks, length = [], 0
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            async for chunk in request.content.iter_any():
+                length += len(chunk)
+                if length > limit:
+                    raise WireError("", f"the body is longer than {limit} bytes")
+                chunks.append(chunk)
+    except TimeoutError:
+        raise WireError("", "the body did not arrive in time") from None
+    return b"".join(chunks)
+
+
+def json_answer(body: bytes) -> web.Response:
+    """200 with a JSON body."""
+    return web.Response(body=body, content_type="application/json")
+
+
+def text_answer(status: int, text: str) -> web.Response:
+    """An answer for people; no control characters, however hostile what it quotes."""
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return web.Response(status=status, text=shown + "\n", content_type="text/plain")
+
+
+def application(replica: str) -> web.Application:
+    """An application that answers errors by the table and names the replica in every answer."""
+
+    @web.middleware
+    async def errors_as_answers(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except ServiceError as error:
+            status = STATUS.get(type(error))
+            if status is None:
+                log.exception("%s %s", request.method, request.path)
+                return text_answer(500, "internal error")
+            return _closing(request, text_answer(status, str(error)))
+        except web.HTTPException as error:
+            return text_answer(error.status, error.reason)
+        except ConnectionResetError:
+            raise
+        except Exception:
+            log.exception("%s %s", request.method, request.path)
+            return text_answer(500, "internal error")
+
+    async def name_replica(_: web.Request, response: web.StreamResponse) -> None:
+        response.headers[REPLICA_HEADER] = replica
+
+    app = web.Application(middlewares=[errors_as_answers])
+    app.on_response_prepare.append(name_replica)
+    return app
+
+
+def _closing(request: web.Request, response: web.Response) -> web.Response:
+    """A body that was not read to its end ends its connection."""
+    if not request.content.is_eof():
+        response.force_close()
+    return response

@@ -1,0 +1,80 @@
+"""Where one pod may go: what filter, prioritize and preempt know of it, and what they conclude."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autoscale_enforcer.ledger.mirror import Mirror
+from autoscale_enforcer.model.ids import NodeName
+from autoscale_enforcer.model.resources import NOTHING, Resources
+from autoscale_enforcer.model.rows import NodeRow, PodRow, newer
+from autoscale_enforcer.policy.fit import Reason, could_ever_fit, short_of
+
+UNRESOLVABLE = frozenset({Reason.TOO_SMALL, Reason.UNREADABLE})
+"""No pod leaving a node changes these: kube-scheduler need not look for victims there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One pod against the nodes as they are now."""
+
+    mirror: Mirror
+    wanted: PodRow
+    """What it needs: the newer of what was sent and what the ledger has."""
+    own: PodRow | None
+    """What it holds already."""
+
+    @classmethod
+    def of(cls, mirror: Mirror, *, sent: PodRow, known: PodRow | None) -> Placement:
+        """`sent` is what the request says of the pod, `known` the ledger's row of it."""
+        wanted = known if known and newer(known.rv, sent.rv) else sent
+        return cls(mirror, wanted, known if known and known.holds else None)
+
+    @property
+    def fixed_to(self) -> NodeName | None:
+        """The only node it may be on, where a Binding is or may be on its way or done."""
+        if self.own and self.own.stage in ("binding", "bound"):
+            return NodeName(self.own.node)
+        return None
+
+    @property
+    def charge(self) -> Resources:
+        """What a node would pay for it."""
+        return self.wanted.overcommit.charge(self.wanted.amount)
+
+    def why_not(self, name: NodeName) -> Reason | None:
+        """Why the pod may not go to that node; None: it may."""
+        if self.fixed_to:
+            return None if self.fixed_to == name else Reason.ELSEWHERE
+        node = self.mirror.nodes.get(name)
+        if node is None or node.absent:
+            return Reason.UNKNOWN_NODE
+        if self.wanted.broken:
+            return Reason.UNREADABLE
+        if not could_ever_fit(node, self.charge):
+            return Reason.TOO_SMALL
+        if self.mirror.is_unsettled(node):
+            return Reason.UNSETTLED
+        return short_of(
+            capacity=node.capacity,
+            taken=self.taken_by_others(name, node),
+            charge=self.charge,
+            had=self.held_on(name),
+        )
+
+    def held_on(self, name: NodeName) -> Resources:
+        """What it holds on that node already."""
+        return self.own.charge if self.own and self.own.node == name else NOTHING
+
+    def taken_by_others(self, name: NodeName, node: NodeRow) -> Resources:
+        """What filter sees as taken there: ignored namespaces too, so that fillers get evicted."""
+        own = NOTHING if self.own and self.own.ignored else self.held_on(name)
+        return node.reserved + node.ignored - own
+
+
+def largest_capacity(mirror: Mirror) -> Resources:
+    """The largest CPU and the largest memory of any node in the ledger."""
+    largest = NOTHING
+    for node in mirror.nodes.values():
+        largest = largest.at_least(node.capacity)
+    return largest

@@ -1,0 +1,198 @@
+"""Every process setting as an option, and the options that several commands share.
+
+A setting's default is taken from its dataclass and stands nowhere else; a test holds the table
+below against the fields of `Settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from autoscale_enforcer.cli import values
+from autoscale_enforcer.cli.exit_codes import WrongUseError
+from autoscale_enforcer.cli.failures import problem_lines
+from autoscale_enforcer.config.settings import Settings
+from autoscale_enforcer.errors import ConfigError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_DEFAULTS = Settings()
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One setting as an option."""
+
+    setting: str
+    """`part.field` of `Settings`."""
+    option: str
+    metavar: str
+    type: Any
+    help: str
+
+    @property
+    def parameter(self) -> str:
+        """The name under which click hands the value over."""
+        return self.option.removeprefix("--").replace("-", "_")
+
+    @property
+    def default(self) -> Any:
+        """As its dataclass has it, written as one would write it."""
+        part, _, name = self.setting.partition(".")
+        if self.setting == "replica.name":
+            return None  # of each process its own: not the one of whoever prints the help
+        default = getattr(getattr(_DEFAULTS, part), name)
+        return values.written(default, is_size=self.type is values.size)
+
+    def decorate(self, command: Command) -> Command:
+        """The command with this option."""
+        if self.type is bool:
+            return click.option(self.option, is_flag=True, help=self.help)(command)
+        default = self.default
+        return click.option(
+            self.option,
+            type=self.type,
+            metavar=self.metavar,
+            default=default,
+            show_default=default is not None,
+            help=self.help,
+        )(command)
+
+
+REDIS_FLAGS = (
+    Flag("redis.url", "--redis-url", "URL", str,
+         "Where the ledger is: redis://, rediss://, unix://, redis+sentinel://HOST,HOST/NAME/DB or "
+         "redis+cluster://HOST,HOST."),
+    Flag("redis.cluster_name", "--cluster-name", "NAME", str,
+         "Of the Kubernetes cluster; several share one Redis under different names."),
+    Flag("redis.password_file", "--redis-password-file", "FILE", _FILE,
+         "Holds the password of Redis, so that it appears in no process list."),
+    Flag("redis.socket_timeout", "--redis-socket-timeout", "DURATION", values.duration,
+         "Without an answer for so long, a connection is given up."),
+    Flag("redis.call_budget", "--redis-call-budget", "DURATION", values.duration,
+         "For one call to the ledger, its retry included; below half of what kube-scheduler "
+         "waits."),
+    Flag("redis.max_connections", "--redis-max-connections", "NUMBER", int,
+         "Connections to Redis at most."),
+)  # fmt: skip
+"""Also what export and import need to find the ledger."""
+
+SERVE_FLAGS = (
+    Flag("replica.cluster", "--cluster", "file:PATH", str,
+         "Where nodes, pods and VMs come from: what `kubectl get nodes,pods,virtualmachines -A -o "
+         "json` printed."),
+    Flag("replica.without_pods", "--without-pods", "", bool,
+         "Take nodes and VMs only from the file; pods become known as they are sent."),
+    Flag("replica.config", "--config", "FILE", _FILE,
+         "The scheduler config, in any of the formats that `check-config` knows."),
+    Flag("replica.compute_unit", "--compute-unit", "CPU/MEMORY", values.compute_unit,
+         "The step in which VMs grow whose agents bring none (below v4.0), such as 250m/1Gi."),
+    Flag("replica.name", "--replica-name", "NAME", str,
+         "Sent as X-Replica with every answer; host and process id unless given."),
+    *REDIS_FLAGS,
+    Flag("listen.host", "--host", "ADDRESS", str, "Address of every port."),
+    Flag("listen.extender_port", "--extender-port", "PORT", int, "For kube-scheduler."),
+    Flag("listen.agent_port", "--agent-port", "PORT", int, "For autoscaler-agents."),
+    Flag("listen.admin_port", "--admin-port", "PORT", int, "For metrics, probes and people."),
+    Flag("listen.reuse_port", "--reuse-port", "", bool,
+         "Let several replicas on one machine share the three ports."),
+    Flag("listen.own_ports", "--own-ports", "E,A,M", values.own_ports,
+         "Answer on three more ports that no other replica has (extender, agents, admin); 0 takes "
+         "any free one."),
+    Flag("limits.extender_body", "--extender-body-limit", "SIZE", values.size,
+         "Largest body from kube-scheduler."),
+    Flag("limits.agent_body", "--agent-body-limit", "SIZE", values.size,
+         "Largest body from an agent."),
+    Flag("limits.header", "--header-limit", "SIZE", values.size,
+         "Longest request line or header."),
+    Flag("limits.read_timeout", "--read-timeout", "DURATION", values.duration,
+         "For one whole request to arrive."),
+    Flag("limits.keep_alive", "--keep-alive", "DURATION", values.duration,
+         "How long an idle connection stays open."),
+    Flag("holds.lifetime", "--hold-lifetime", "DURATION", values.duration,
+         "Of a reservation that is not bound yet, until it is looked into."),
+    Flag("holds.sweep_every", "--sweep-every", "DURATION", values.duration,
+         "Between looks for such reservations."),
+    Flag("holds.gone_kept", "--gone-kept", "DURATION", values.duration,
+         "A pod seen deleted is not booked again for so long."),
+    Flag("holds.settle_after", "--settle-after", "DURATION", values.duration,
+         "After a loss of Redis: how long nodes with VMs wait for agents to tell their permits."),
+    Flag("holds.journal_length", "--journal-length", "ENTRIES", int,
+         "Changes kept for `verify` and for people, about."),
+    Flag("lease.lifetime", "--lease-lifetime", "DURATION", values.duration,
+         "So long nobody leads when the leading replica is killed."),
+    Flag("lease.renew_every", "--lease-renew-every", "DURATION", values.duration,
+         "Between renewals of the lease; at most half of its lifetime."),
+)  # fmt: skip
+"""In the order of `serve --help`."""
+
+
+def settings_options(flags: Iterable[Flag]) -> Callable[[Command], Command]:
+    """Gives a command these options; `settings_from` turns what it is handed into settings."""
+
+    def decorate(command: Command) -> Command:
+        for flag in reversed(tuple(flags)):
+            command = flag.decorate(command)
+        return command
+
+    return decorate
+
+
+def settings_from(given: Mapping[str, Any]) -> Settings:
+    """Settings from the values of a command's options; what it has no option for is as usual.
+
+    Raises WrongUseError, each problem under the name of its option.
+    """
+    parts: dict[str, dict[str, Any]] = {}
+    for flag in SERVE_FLAGS:
+        value = given.get(flag.parameter)
+        if value is not None:
+            part, _, name = flag.setting.partition(".")
+            parts.setdefault(part, {})[name] = value
+    try:
+        # Built anew, never copied from _DEFAULTS: some defaults are of the process that runs.
+        built = {part: type(getattr(_DEFAULTS, part))(**found) for part, found in parts.items()}
+        return Settings(**built)
+    except ConfigError as error:
+        problems = [_under_its_option(problem) for problem in error.problems]
+        raise WrongUseError(problem_lines(problems)) from error
+
+
+def _under_its_option(problem: str) -> str:
+    path, colon, words = problem.partition(": ")
+    for flag in SERVE_FLAGS:
+        words = words.replace(flag.setting, flag.option)
+    for flag in SERVE_FLAGS:
+        if path == flag.setting or path.startswith(f"{flag.setting}."):
+            return f"{flag.option}{colon}{words}"
+    return problem
+
+
+def admin_option(command: Command) -> Command:
+    """The option `--admin`."""
+    return click.option(
+        "--admin",
+        "--admin-url",
+        "admin_url",
+        metavar="URL",
+        default=f"http://127.0.0.1:{_DEFAULTS.listen.admin_port}",
+        show_default=True,
+        help="The admin port of any replica; also from AE_ADMIN_URL.",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """The option `--json`."""
+    return click.option(
+        "--json",
+        "as_json",
+        envvar="AE_JSON",
+        is_flag=True,
+        help="Print one JSON document instead.",
+    )(command)

@@ -1,0 +1,81 @@
+"""`autoscale-enforcer serve`: one replica, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import Any
+
+import click
+import uvloop
+
+from autoscale_enforcer.api.replica import Ports, run_replica
+from autoscale_enforcer.cli.exit_codes import WrongUseError, exit_code_table
+from autoscale_enforcer.cli.failures import exit_codes
+from autoscale_enforcer.cli.options import SERVE_FLAGS, settings_from, settings_options
+from autoscale_enforcer.config.settings import Settings
+from autoscale_enforcer.dev.ready_line import BoundPorts, ReadyLine, ReplicaPorts
+
+HELP = """Run one replica.
+
+It answers kube-scheduler, autoscaler-agents and people on three ports, keeps everything in Redis,
+and may be killed and started again at any moment. When it answers it prints one line of JSON with
+the ports that it has: {"ready": true, "replica": NAME, "ports": {...}}. It logs to stderr. SIGTERM
+and Ctrl-C end it: calls that have begun are answered, then it exits with 0.
+
+\b
+Examples:
+  autoscale-enforcer serve --cluster file:cluster.json --redis-url redis://127.0.0.1:6379/0
+  AE_REDIS_URL=redis+sentinel://a,b,c/main/0 autoscale-enforcer serve --cluster file:cluster.json
+
+To try it without a Redis of your own: autoscale-enforcer dev --help.
+
+Durations are written like 30s, 500ms, 10m; sizes in bytes or like 64Mi.
+"""
+
+
+@click.command("serve", help=HELP, epilog=exit_code_table())
+@settings_options(SERVE_FLAGS)
+def serve(**given: Any) -> None:
+    """Turn the options into settings and run on them."""
+    settings = settings_from(given)
+    _log_to_stderr()
+    with exit_codes():
+        try:
+            uvloop.run(_serve(settings))
+        except OSError as error:  # a port that is taken, an address that is not ours
+            raise WrongUseError(error.strerror or str(error)) from error
+
+
+async def _serve(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+
+    def print_ready(ports: Ports) -> None:
+        click.echo(ready_line(settings.replica.name, ports).encode())
+        sys.stdout.flush()
+
+    await run_replica(settings, on_ready=print_ready, stop=stop)
+
+
+def ready_line(name: str, ports: Ports) -> ReadyLine:
+    """What is printed once the replica answers."""
+    own = ports.own and BoundPorts(
+        extender=ports.own.extender, agent=ports.own.agent, admin=ports.own.admin
+    )
+    shared = ReplicaPorts(
+        extender=ports.extender, agent=ports.agent, admin=ports.admin, own=own or None
+    )
+    return ReadyLine(ready=True, replica=name, ports=shared)
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

@@ -1,0 +1,40 @@
+"""The books of the Lua tests: each test runs on every kind of server, with the same expectation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.conftest import ClientOf
+from tests.support.books import Books, Flavour
+from tests.support.servers import AnyKind
+
+FLAVOURS = [
+    "valkey",
+    "prelude",
+    "fakeredis",
+    pytest.param("redis", marks=pytest.mark.long),
+]
+
+
+@pytest.fixture(params=FLAVOURS)
+def flavour(request: pytest.FixtureRequest) -> Flavour:
+    found: Flavour = request.param
+    return found
+
+
+@pytest.fixture
+async def unbuilt(client_of: ClientOf, flavour: Flavour) -> AsyncIterator[Books]:
+    """A ledger on an empty server."""
+    kind: AnyKind = "valkey" if flavour == "prelude" else flavour
+    books = Books(client_of(kind), flavour)
+    yield books
+    await books.ledger.close()
+
+
+@pytest.fixture
+async def books(unbuilt: Books) -> Books:
+    """Empty books, built and settled, in epoch `epoch1`."""
+    await unbuilt.open()
+    return unbuilt
