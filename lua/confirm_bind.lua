@@ -27,8 +27,8 @@
 -- Keeps:  I1 sums, I2 one node a pod
 -- Again:  the same; the second time nothing is written
 -- Cost:   O(log held pods)
--- Include: copy_row, drop_replaced, journal_pod, name_holder, newer, now_us, pod_row, put_on,
---   save_nodes, save_pod, set_charges, take_off
+-- Include: copy_row, drop_replaced, journal_pod, merge_said, name_holder, newer, now_us, pod_row,
+--   put_on, save_nodes, save_pod, set_charges, take_off
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
   deadlines = KEYS[6], gone = KEYS[7], meta = KEYS[8], journal = KEYS[9],
@@ -48,7 +48,7 @@ local holds = pod and pod.stage ~= 'pending'
 if not pod and said == '' then
   return {'UNKNOWN'}
 end
-local after = (holds or said == '') and copy_row(pod) or pod_row(said)
+local after = not holds and said ~= '' and merge_said(pod, pod_row(said)) or copy_row(pod)
 local other, other_pod = name_holder(keys, after.name, uid)
 if other and newer(other_pod.rv, after.rv) then
   return {'GONE'}
@@ -62,7 +62,6 @@ if not holds then
   set_charges(after)
 end
 after.node, after.stage, after.deadline = name, 'bound', 0
-after.stamp = pod and pod.stamp or 0
 put_on(loaded, keys, after, epoch)
 save_nodes(loaded, keys)
 save_pod(keys, uid, after, before)

@@ -5,7 +5,7 @@
 -- KEYS[1] nodes      hash   rw  row of the node
 -- KEYS[2] facts      hash   w   what is shown to people
 -- KEYS[3] changes    zset   w   version of the node
--- KEYS[4] gone       zset   rw  UIDs of nodes that have left
+-- KEYS[4] gone       zset   w   UIDs of nodes that have left
 -- KEYS[5] meta       hash   rw  epoch, version counter, row counts
 -- KEYS[6] journal    stream w   what changed
 -- ARGV[1] epoch      str        the epoch this replica knows
@@ -44,8 +44,10 @@ local entry = load_node(loaded, keys, name, epoch)
 local row = entry.row
 local now_ms = math.floor(now_us() / 1000)
 
-redis.call('ZADD', keys.gone, now_ms, uid)
-if not row or row.uid ~= uid then
+if uid ~= '-' then
+  redis.call('ZADD', keys.gone, now_ms, uid)
+end
+if not row or row.absent == 1 or row.uid ~= uid then
   return {'NOTHING'}
 end
 local was = copy_row(row)

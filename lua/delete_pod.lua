@@ -8,7 +8,7 @@
 -- KEYS[4] facts      hash   w   the blob of a pod that goes
 -- KEYS[5] changes    zset   w   version of each changed node
 -- KEYS[6] deadlines  zset   w   when a tentative hold lapses
--- KEYS[7] gone       zset   rw  UIDs that hold nothing any more
+-- KEYS[7] gone       zset   w   UIDs that hold nothing any more
 -- KEYS[8] meta       hash   rw  epoch, version counter, row counts
 -- KEYS[9] journal    stream w   what changed
 -- ARGV[1] epoch      str        the epoch this replica knows

@@ -5,7 +5,7 @@
 -- KEYS[1] nodes      hash   rw  row of the node
 -- KEYS[2] facts      hash   w   what is shown to people
 -- KEYS[3] changes    zset   w   version of the node
--- KEYS[4] gone       zset   rw  UIDs of nodes that have left
+-- KEYS[4] gone       zset   r   UIDs of nodes that have left
 -- KEYS[5] meta       hash   rw  epoch, version counter, row counts
 -- KEYS[6] journal    stream w   what changed
 -- ARGV[1] epoch      str        the epoch this replica knows

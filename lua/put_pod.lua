@@ -59,6 +59,9 @@ end
 local before = redis.call('HGET', keys.pods, uid)
 local pod = before and pod_row(before) or nil
 if token == '' and pod and (said.node == '-' or finished or pod.stage == 'bound') then
+  if not newer(pod.rv, said.rv) then
+    redis.call('HSET', keys.facts, uid, blob)
+  end
   return {'KNOWN'}
 end
 local after = merge_said(pod, said)

@@ -8,9 +8,8 @@
 -- KEYS[4] facts      hash   w   for the includes; not touched here
 -- KEYS[5] changes    zset   w   version of the node
 -- KEYS[6] deadlines  zset   w   for the includes; not touched here
--- KEYS[7] gone       zset   rw  for the includes; not touched here
--- KEYS[8] meta       hash   rw  epoch, state, version counter
--- KEYS[9] journal    stream w   what changed
+-- KEYS[7] meta       hash   rw  epoch, state, version counter
+-- KEYS[8] journal    stream w   what changed
 -- ARGV[1] epoch      str        the epoch this replica knows
 -- ARGV[2] stamp      int >0     Redis time at which the call reached us, us
 -- ARGV[3] name       str        namespace/name
@@ -40,7 +39,7 @@
 --   save_nodes, save_pod, unsettled
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
-  deadlines = KEYS[6], gone = KEYS[7], meta = KEYS[8], journal = KEYS[9],
+  deadlines = KEYS[6], meta = KEYS[7], journal = KEYS[8],
 }
 local epoch, stamp, name = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local asked = {cpu = tonumber(ARGV[4]), mem = tonumber(ARGV[5])}

@@ -4,13 +4,12 @@
 --
 -- KEYS[1] nodes      hash   rw  sums of the pod's node
 -- KEYS[2] pods       hash   rw  row of the pod
--- KEYS[3] names      hash   rw  namespace/name -> newest UID
--- KEYS[4] facts      hash   w   the blob of a pod that goes
+-- KEYS[3] names      hash   w   for the includes; not touched here
+-- KEYS[4] facts      hash   w   what is shown of an absent node that goes
 -- KEYS[5] changes    zset   w   version of each changed node
 -- KEYS[6] deadlines  zset   w   when a tentative hold lapses
--- KEYS[7] gone       zset   rw  UIDs that hold nothing any more
--- KEYS[8] meta       hash   rw  epoch, version counter, row counts
--- KEYS[9] journal    stream w   what changed
+-- KEYS[7] meta       hash   rw  epoch, version counter, row counts
+-- KEYS[8] journal    stream w   what changed
 -- ARGV[1] epoch      str        the epoch this replica knows
 -- ARGV[2] stamp      int >0     Redis time of the call (sweep: before its read), us
 -- ARGV[3] uid        str
@@ -29,7 +28,7 @@
 -- Include: release_pod
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
-  deadlines = KEYS[6], gone = KEYS[7], meta = KEYS[8], journal = KEYS[9],
+  deadlines = KEYS[6], meta = KEYS[7], journal = KEYS[8],
 }
 local epoch, stamp, uid, name = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local most, context = ARGV[5], ARGV[6]

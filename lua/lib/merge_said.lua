@@ -20,14 +20,14 @@ local function merge_said(row, said)
       table.insert(kept, field)
     end
     after.node = row.stage == 'bound' and row.node or '-'
-  elseif old_vm then
+  elseif old_vm or said.broken == 1 and row.scaled == 1 then
+    -- Data that cannot be read say nothing of the VM: its agent keeps the permit it was told.
     for _, field in ipairs({
-      'vm_rv', 'vm', 'scaled', 'broken', 'use_cpu', 'use_mem', 'max_cpu', 'max_mem',
-      'over_cpu', 'over_mem',
+      'vm_rv', 'vm', 'scaled', 'cpu', 'mem', 'use_cpu', 'use_mem', 'max_cpu', 'max_mem',
+      'over_cpu', 'over_mem', old_vm and 'broken' or nil,
     }) do
       table.insert(kept, field)
     end
-    after.cpu, after.mem = row.use_cpu, row.use_mem
   end
   for _, field in ipairs(kept) do
     after[field] = row[field]

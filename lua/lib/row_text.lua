@@ -6,7 +6,10 @@ local function row_text(fields, words, value)
   if type(value) == 'string' then
     for word in string.gmatch(value, '%S+') do
       at = at + 1
-      out[fields[at]] = at > words and tonumber(word) or word
+      out[fields[at] or at] = at > words and tonumber(word) or word
+    end
+    if at ~= #fields then
+      error('a row of ' .. #fields .. ' fields was expected: ' .. value)
     end
     return out
   end

@@ -11,5 +11,9 @@ local function standing(pod, name, to, stamp)
   elseif pod.stage == 'binding' and to == 'held' then
     return {'BINDING', pod.cpu, pod.mem, pod.rv}
   end
-  return stamp < pod.stamp and {'LATE'} or nil
+  if stamp < pod.stamp or stamp == pod.stamp and pod.stage == 'pending' then
+    -- Equal: the very call whose hold was given up, sent once more and come late.
+    return {'LATE'}
+  end
+  return nil
 end

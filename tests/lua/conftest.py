@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from autoscale_enforcer.ledger.transfer import read_books
+from autoscale_enforcer.ledger.verify import breaches
 from tests.conftest import ClientOf
 from tests.support.books import Books, Flavour
 from tests.support.servers import AnyKind
@@ -34,7 +36,10 @@ async def unbuilt(client_of: ClientOf, flavour: Flavour) -> AsyncIterator[Books]
 
 
 @pytest.fixture
-async def books(unbuilt: Books) -> Books:
-    """Empty books, built and settled, in epoch `epoch1`."""
+async def books(unbuilt: Books) -> AsyncIterator[Books]:
+    """Empty books, built and settled, in epoch `epoch1`; what a test leaves must add up."""
     await unbuilt.open()
-    return unbuilt
+    yield unbuilt
+    if (await unbuilt.ledger.look()).state != "UNBUILT":
+        assert breaches(await read_books(unbuilt.ledger)) == []
+    assert (await unbuilt.dump()).keys() <= set(unbuilt.keys.all())

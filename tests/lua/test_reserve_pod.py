@@ -279,13 +279,17 @@ async def test_reserve_pod_refuses_what_was_asked_before_the_newest_change(books
     assert await books.dump() == before
 
 
-async def test_reserve_pod_refuses_a_call_older_than_the_release(books: Books) -> None:
+@pytest.mark.parametrize("stamp", [19, 20])
+async def test_reserve_pod_refuses_a_call_no_newer_than_the_release(
+    books: Books, stamp: int
+) -> None:
+    """Equal: the very call whose hold was given up, sent once more and come late."""
     await books.put_node("n1")
     await books.reserve(pod("u1"), stamp=10)
     await books.unreserve("u1", stamp=20)
     before = await books.dump()
 
-    answer = await books.reserve(pod("u1"), stamp=19)
+    answer = await books.reserve(pod("u1"), stamp=stamp)
 
     assert answer == ReserveAnswer(outcome=Reserve.LATE)
     assert await books.dump() == before
@@ -587,4 +591,4 @@ async def test_reserve_pod_gives_the_last_unit_to_one_only(books: Books) -> None
 
     assert (first.outcome, second.outcome, fact) == (Reserve.HELD, Reserve.NO_ROOM, Fact.BOOKED)
     assert (await books.node()).over_capacity
-    assert EPOCH == (await books.node()).epoch
+    assert (await books.node()).epoch == EPOCH

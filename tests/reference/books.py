@@ -245,11 +245,9 @@ class Books:
         if uid in self.gone:
             return Fact.GONE
         row = self.pods.get(uid)
-        if (
-            token == ADDITIVE
-            and row
-            and (said.node == NO_WORD or finished or row.stage == Stage.BOUND)
-        ):
+        if token == ADDITIVE and row and not _adds(said, row, finished=finished):
+            if not newer(row.rv, said.rv):
+                self.blobs[uid] = blob
             return Fact.KNOWN
         new = merged(row, said)
         rival = self._rival(uid, said)
@@ -259,6 +257,7 @@ class Books:
             self._drop(rival, now)
         if finished:
             self._drop(uid, now)
+            self._drop_deserted()
             return Fact.RELEASED
         self.blobs[uid] = blob
         stage = Stage.PENDING if new.node == NO_WORD else Stage.BOUND
@@ -277,6 +276,7 @@ class Books:
             return Fact.FENCED
         was_known = uid in self.pods
         self._drop(uid, now)
+        self._drop_deserted()
         return Fact.DELETED if was_known else Fact.NOTHING
 
     def put_node(
@@ -300,7 +300,8 @@ class Books:
         """The node has left; its pods go on counting."""
         if self._is_fenced(token):
             return Fact.FENCED
-        self.gone[uid] = now // 1000
+        if uid != NO_WORD:
+            self.gone[uid] = now // 1000
         node = self.nodes.get(name)
         if node is None or node.absent or node.uid != uid:
             return Fact.NOTHING
@@ -377,7 +378,6 @@ class Books:
         self.gone[uid] = now // 1000
         for old in [uid for uid, at in self.gone.items() if at <= now // 1000 - GONE_KEPT_MS]:
             del self.gone[old]
-        self._drop_deserted()
 
     def _drop_deserted(self) -> None:
         """An absent node goes with its last pod."""
@@ -462,6 +462,11 @@ def _held(outcome: Reserve, row: PodRow) -> ReserveAnswer:
 def _newer_of(row: PodRow | None, said: PodRow | None) -> PodRow | None:
     """What is known of a pod, by its row and what a caller says of it; None where nothing is."""
     return (merged(row, said) or row) if said else row
+
+
+def _adds(said: PodRow, row: PodRow, *, finished: bool) -> bool:
+    """What a caller that does not lead may tell of a known pod: that it is bound."""
+    return said.node != NO_WORD and not finished and row.stage != Stage.BOUND
 
 
 def _no_permit(row: PodRow, stamp: int) -> Permit | None:

@@ -75,7 +75,7 @@ def after_fact(new: PodRow, row: PodRow | None, approved: Resources = NOTHING) -
             new.use_cpu if new.use_cpu > max(row.use_cpu, row.cpu) else row.cpu,
             new.use_mem if new.use_mem > max(row.use_mem, row.mem) else row.mem,
         )
-        return with_amount(new, amount, row.asked.at_least(amount))
+        return with_amount(new, amount, row.asked)
     if new.scaled and row is None:
         return with_amount(new, new.amount.at_least(approved))
     return with_amount(new, new.amount)

@@ -7,12 +7,12 @@ that the script must give; so one recorded step can be run here and on a server 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autoscale_enforcer.ledger.outcomes import Lead, Permit, Reserve
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
-from autoscale_enforcer.model.rows import PodRow
+from autoscale_enforcer.model.rows import NodeRow, PodRow
 from tests.reference.books import Books, Node
 
 Arguments = dict[str, str | int | bytes]
@@ -34,8 +34,8 @@ class World:
     """Holder and token."""
     is_promoted: bool = False
     """Another server answers than the books were last seen on."""
-    token: str = ""
-    """The token that `meta` has while there are no books."""
+    bindings: dict[PodUid, NodeName] = field(default_factory=dict)
+    """File source only."""
 
     def happen(self, what: str) -> None:
         """One of HAPPENINGS."""
@@ -45,7 +45,7 @@ class World:
             self.lease = None
         elif what == "loss":
             self.live = self.building = self.lease = None
-            self.token = ""
+            self.bindings = {}
         else:
             self.live = None
 
@@ -60,8 +60,14 @@ class World:
                 return self._drop_lease(a)
             case "begin_build":
                 return self._begin_build(a)
+            case "load_row":
+                return self._load_row(a)
             case "publish_build":
                 return self._publish_build(a, now)
+            case "note_binding":
+                return ["NOTED", self.bindings.setdefault(_uid(a), _node(a))]
+            case "read_bindings":
+                return ["BINDINGS"]
         books = self.building if building else self.live
         if script in READS:
             return READS[script](books or Books(epoch=""), a, now)
@@ -76,15 +82,14 @@ class World:
             self.live.begin_epoch(str(a["new_epoch"]))
             self.is_promoted = False
         word = "SUSPECT" if self.live.is_suspect else "SETTLED"
-        return [word, self.live.epoch, self.live.settle_ms]
+        return [word]
 
     def _take_lease(self, a: Arguments) -> Answer:
         if self.lease and self.lease[1] != a["token"]:
             return [Lead.HELD, self.lease[0]]
         self.lease = (str(a["holder"]), str(a["token"]))
-        self.token = self.lease[1]
         if self.live:
-            self.live.token = self.token
+            self.live.token = self.lease[1]
         return [Lead.LEADER]
 
     def _drop_lease(self, a: Arguments) -> Answer:
@@ -98,6 +103,24 @@ class World:
             return [Lead.FENCED]
         self.building = Books(epoch=str(a["epoch"]), token=str(a["token"]))
         return [Lead.BUILDING]
+
+    def _load_row(self, a: Arguments) -> Answer:
+        books = self.building
+        if books is None or books.token != a["token"]:
+            return [Lead.FENCED]
+        text = str(a["row"])
+        if a["kind"] == "node":
+            row = NodeRow.decode(text)
+            books.nodes[NodeName(str(a["id"]))] = Node(
+                row.uid, row.rv, row.config, row.capacity, bool(row.absent)
+            )
+        else:
+            pod = PodRow.decode(text)
+            books.pods[PodUid(str(a["id"]))] = pod
+            books.names[PodName(pod.name)] = PodUid(str(a["id"]))
+        if a["blob"]:
+            books.blobs[str(a["id"])] = bytes(a["blob"])  # type: ignore[arg-type]
+        return [Lead.LOADED]
 
     def _publish_build(self, a: Arguments, now: int) -> Answer:
         if not self._leads(a) or self.building is None or self.building.token != a["token"]:

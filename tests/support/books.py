@@ -46,7 +46,7 @@ Flavour = Literal["valkey", "prelude", "fakeredis", "redis"]
 """A kind of server; `prelude` is Valkey with scripts that refuse undeclared keys."""
 
 CLUSTER = "t"
-EPOCH, TOKEN = "epoch1", "token1"  # noqa: S105
+EPOCH, TOKEN = "epoch1", "token1"
 SETTINGS = LedgerSettings(
     connection=ConnectionSettings(url="unix:///not-used"),
     cluster=CLUSTER,
@@ -79,7 +79,7 @@ def scripts_for(flavour: Flavour) -> dict[str, Script]:
     return {name: with_prelude(script) for name, script in scripts.items()}
 
 
-def pod(  # noqa: PLR0913 - a pod has that many sides
+def pod(
     uid: str,
     *,
     name: str = "",
@@ -129,7 +129,8 @@ class Books:
     """The ledger under test, and the raw keys behind it."""
 
     def __init__(self, client: redis.asyncio.Redis, flavour: Flavour) -> None:
-        self.raw, self.flavour = client, flavour
+        self.raw: Any = client  # redis-py types each answer as any that any server may give
+        self.flavour = flavour
         self.keys = Keys(CLUSTER)
         self.scripts = scripts_for(flavour)
         self.watches = flavour != "fakeredis"
@@ -166,9 +167,7 @@ class Books:
         self, script: str, *, building: bool = False, **arguments: str | int | bytes
     ) -> list[Any]:
         """What a script answers to these very arguments."""
-        call = Call(
-            self.scripts[script], lambda _: arguments, guarded=False, building=building
-        )
+        call = Call(self.scripts[script], lambda _: arguments, guarded=False, building=building)
         return await self.ledger.pipeline.run(call)
 
     # What happens to the books

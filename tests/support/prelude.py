@@ -1,7 +1,7 @@
 """Puts a local `redis` before a script that refuses what the script's header does not declare.
 
-Plain Redis never notices a key that is not in KEYS, nor a write to one that is only read. Test-only:
-it asks the server itself which keys a command touches, and how.
+Plain Redis never notices a key that is not in KEYS, nor a write to one that is only read. This asks
+the server itself which keys a command touches, and how.
 """
 
 from __future__ import annotations

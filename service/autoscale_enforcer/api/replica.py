@@ -19,6 +19,7 @@ from autoscale_enforcer.background import Background
 from autoscale_enforcer.cluster.binder import Binder
 from autoscale_enforcer.cluster.file_source import FileSource
 from autoscale_enforcer.cluster.leader import Leader, LeaderSettings
+from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.config.scheduler_config import (
     DEFAULT_CONFIG,
     SchedulerConfig,
@@ -143,7 +144,7 @@ class _Apps:
 def _apps(
     settings: Settings,
     ledger: Ledger,
-    source: FileSource,
+    source: ClusterSource,
     binder: Binder,
     config: SchedulerConfig,
     stop: asyncio.Event,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,7 +19,7 @@ from autoscale_enforcer.cli.exit_codes import (
     WrongUseError,
     exit_code_table,
 )
-from autoscale_enforcer.config.settings import ListenSettings
+from autoscale_enforcer.cli.options import PORT_FLAGS, settings_from, settings_options
 from autoscale_enforcer.dev.ports import PortTaken
 from autoscale_enforcer.dev.private_server import NoServer, find_server
 from autoscale_enforcer.dev.ready_block import Addresses, ready_json, ready_text
@@ -51,25 +52,12 @@ AE_ADMIN_URL; stdout is theirs alone, and dev ends with the command's exit code.
 """
 
 _ITSELF = (sys.executable, "-m", "autoscale_enforcer.cli.main")
-_PORTS = ListenSettings()
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _cluster_file(ctx: click.Context, param: click.Parameter, value: str) -> Path:
     # `serve` wants file:PATH, and both commands read AE_CLUSTER.
     return Path(str(_FILE.convert(value.removeprefix("file:"), param, ctx))).resolve()
-
-
-def _port_option(door: str, default: int) -> partial[click.Option]:
-    return partial(
-        click.Option,
-        [f"--{door}-port"],
-        type=click.IntRange(0, 65535),
-        metavar="PORT",
-        default=default,
-        show_default=True,
-        help="Shared by all replicas; 0 finds a free one.",
-    )
 
 
 @click.command("dev", help=HELP, epilog=exit_code_table())
@@ -83,7 +71,7 @@ def _port_option(door: str, default: int) -> partial[click.Option]:
     type=click.IntRange(1, 50),
     default=3,
     show_default=True,
-    help="How many.",
+    help="Replica processes.",
 )
 @click.option("--config", type=_FILE, metavar="FILE", help="The scheduler config.")
 @click.option("--once", metavar="CMD", help="Run this shell command when ready, then end.")
@@ -91,7 +79,7 @@ def _port_option(door: str, default: int) -> partial[click.Option]:
     "--demo",
     type=_FILE,
     metavar="RECORDING",
-    help="Replay this against the replicas and show `status`, before all is said to be ready.",
+    help="First replay this against the replicas, and show `status`.",
 )
 @click.option(
     "--settle-after",
@@ -99,49 +87,76 @@ def _port_option(door: str, default: int) -> partial[click.Option]:
     metavar="DURATION",
     default="0s",
     show_default=True,
-    help="As for `serve`; the server here is new, so there is nothing to wait for.",
+    help="As for `serve`; this server is new, so there is nothing to wait for.",
 )
+@settings_options(PORT_FLAGS)
 @click.option("--json", "as_json", envvar="AE_JSON", is_flag=True, help="Addresses on one line.")
 @click.pass_context
 def dev(
     ctx: click.Context,
+    /,
     *,
-    cluster: Path,
-    without_pods: bool,
     replicas: int,
-    config: Path | None,
     once: str | None,
     demo: Path | None,
-    settle_after: timedelta,
     as_json: bool,
-    **ports: int,
+    **given: Any,
 ) -> None:
     """Plan what is to run, run it, and end with what came of it."""
-    if replicas < 1:
-        raise click.UsageError("needs a replica")
-    show = partial(_show, as_json=as_json, beside=once is not None)
+    listen = settings_from(given, PORT_FLAGS).listen
     try:
         plan = DevPlan(
             server=find_server(),
-            serve=(
-                *_ITSELF,
-                *("serve", "--cluster", f"file:{cluster}"),
-                *(["--without-pods"] if without_pods else []),
-                *(["--config", str(config.resolve())] if config else []),
-                # No agent was ever told anything by a server that is new, so nothing told can be
-                # missing from its books.
-                *("--settle-after", values.show_duration(settle_after)),
-            ),
+            serve=_serve_command(**given),
             replicas=replicas,
-            ports=BoundPorts(**{name.removesuffix("_port"): port for name, port in ports.items()}),
-            demo=_demo(demo),
+            ports=BoundPorts(
+                extender=listen.extender_port, agent=listen.agent_port, admin=listen.admin_port
+            ),
+            demo=_demo_commands(demo),
             once=once,
-            when_ready=show,
+            when_ready=partial(_show, as_json=as_json, aside=once is not None),
             tell=partial(click.echo, err=True),
         )
-        code = asyncio.run(run_dev(plan))
+        ctx.exit(asyncio.run(run_dev(plan)))
     except PortTaken as error:
         raise WrongUseError(str(error)) from error
-    except (NoServer, StartFailed) as error:
-        raise _start_failure(error) from error
-    ctx.exit(code)
+    except StartFailed as error:
+        wrong_use = error.code == ExitCode.WRONG_USE  # of `serve`, and so of ours
+        raise (WrongUseError if wrong_use else UnreachableError)(str(error)) from error
+    except NoServer as error:
+        raise UnreachableError(str(error)) from error
+
+
+def _serve_command(
+    *,
+    cluster: Path,
+    without_pods: bool,
+    config: Path | None,
+    settle_after: timedelta,
+    **_ports: int,
+) -> tuple[str, ...]:
+    return (
+        *(*_ITSELF, "serve", "--cluster", f"file:{cluster}"),
+        *(["--without-pods"] if without_pods else []),
+        *(["--config", str(config)] if config else []),
+        # 0 unless asked for: by a server that is new no agent was ever told anything, so nothing
+        # that was told can be missing from its books.
+        *("--settle-after", values.show_duration(settle_after)),
+    )
+
+
+def _demo_commands(recording: Path | None) -> tuple[tuple[str, ...], ...]:
+    """They take the addresses from their environment."""
+    if recording is None:
+        return ()
+    return ((*_ITSELF, "replay", str(recording)), (*_ITSELF, "status"))
+
+
+def _show(
+    addresses: Addresses, replicas: Sequence[ReplicaProcess], *, as_json: bool, aside: bool
+) -> None:
+    if as_json:
+        click.echo(ready_json(addresses, replicas), err=aside)
+    else:
+        click.echo(f"{ready_text(addresses, replicas)}\nready", err=aside)
+    (sys.stderr if aside else sys.stdout).flush()

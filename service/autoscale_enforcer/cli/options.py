@@ -83,6 +83,13 @@ REDIS_FLAGS = (
 )  # fmt: skip
 """Also what export and import need to find the ledger."""
 
+PORT_FLAGS = (
+    Flag("listen.extender_port", "--extender-port", "PORT", int, "For kube-scheduler."),
+    Flag("listen.agent_port", "--agent-port", "PORT", int, "For autoscaler-agents."),
+    Flag("listen.admin_port", "--admin-port", "PORT", int, "For metrics, probes and people."),
+)  # fmt: skip
+"""The three doors; those of `dev` are shared by its replicas."""
+
 SERVE_FLAGS = (
     Flag("replica.cluster", "--cluster", "file:PATH", str,
          "Where nodes, pods and VMs come from: what `kubectl get nodes,pods,virtualmachines -A -o "
@@ -97,9 +104,7 @@ SERVE_FLAGS = (
          "Sent as X-Replica with every answer; host and process id unless given."),
     *REDIS_FLAGS,
     Flag("listen.host", "--host", "ADDRESS", str, "Address of every port."),
-    Flag("listen.extender_port", "--extender-port", "PORT", int, "For kube-scheduler."),
-    Flag("listen.agent_port", "--agent-port", "PORT", int, "For autoscaler-agents."),
-    Flag("listen.admin_port", "--admin-port", "PORT", int, "For metrics, probes and people."),
+    *PORT_FLAGS,
     Flag("listen.reuse_port", "--reuse-port", "", bool,
          "Let several replicas on one machine share the three ports."),
     Flag("listen.own_ports", "--own-ports", "E,A,M", values.own_ports,
@@ -144,13 +149,13 @@ def settings_options(flags: Iterable[Flag]) -> Callable[[Command], Command]:
     return decorate
 
 
-def settings_from(given: Mapping[str, Any]) -> Settings:
-    """Settings from the values of a command's options; what it has no option for is as usual.
+def settings_from(given: Mapping[str, Any], flags: Iterable[Flag] = SERVE_FLAGS) -> Settings:
+    """Settings from the values of a command's options; what has none of `flags` is as usual.
 
     Raises WrongUseError, each problem under the name of its option.
     """
     parts: dict[str, dict[str, Any]] = {}
-    for flag in SERVE_FLAGS:
+    for flag in flags:
         value = given.get(flag.parameter)
         if value is not None:
             part, _, name = flag.setting.partition(".")
@@ -160,8 +165,12 @@ def settings_from(given: Mapping[str, Any]) -> Settings:
         built = {part: type(getattr(_DEFAULTS, part))(**found) for part, found in parts.items()}
         return Settings(**built)
     except ConfigError as error:
-        problems = [_under_its_option(problem) for problem in error.problems]
-        raise WrongUseError(problem_lines(problems)) from error
+        raise WrongUseError(under_options(error.problems)) from error
+
+
+def under_options(problems: list[str]) -> str:
+    """The problems for people, each under the name of its option where it is about a setting."""
+    return problem_lines([_under_its_option(problem) for problem in problems])
 
 
 def _under_its_option(problem: str) -> str:

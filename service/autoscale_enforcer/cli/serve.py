@@ -14,9 +14,15 @@ import uvloop
 from autoscale_enforcer.api.replica import Ports, run_replica
 from autoscale_enforcer.cli.exit_codes import WrongUseError, exit_code_table
 from autoscale_enforcer.cli.failures import exit_codes
-from autoscale_enforcer.cli.options import SERVE_FLAGS, settings_from, settings_options
+from autoscale_enforcer.cli.options import (
+    SERVE_FLAGS,
+    settings_from,
+    settings_options,
+    under_options,
+)
 from autoscale_enforcer.config.settings import Settings
 from autoscale_enforcer.dev.ready_line import BoundPorts, ReadyLine, ReplicaPorts
+from autoscale_enforcer.errors import ConfigError
 
 HELP = """Run one replica.
 
@@ -45,8 +51,8 @@ def serve(**given: Any) -> None:
     with exit_codes():
         try:
             uvloop.run(_serve(settings))
-        except OSError as error:  # a port that is taken, an address that is not ours
-            raise WrongUseError(error.strerror or str(error)) from error
+        except ConfigError as error:
+            raise WrongUseError(under_options(error.problems)) from error
 
 
 async def _serve(settings: Settings) -> None:

@@ -61,7 +61,9 @@ async def process_group() -> AsyncIterator[ProcessGroup]:
         try:
             yield ProcessGroup(guard.pid, folder)
         finally:
-            await guard.communicate()
+            if guard.stdin:
+                guard.stdin.close()
+            await guard.wait()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -77,7 +77,7 @@ class ReplicaProcess:
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self._tell_ports()
-                while not await self._is_ready():
+                while not await self._is_ready():  # noqa: ASYNC110 - it tells nobody
                     await asyncio.sleep(0.02)
         except TimeoutError as error:
             words = f"{self.name} is not ready after {START_SECONDS:g} s{self._last_answer}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from autoscale_enforcer.dev.log_tail import last_lines
@@ -129,7 +131,7 @@ async def _first_end(*works: Coroutine[Any, Any, int]) -> int:
 async def _commands(
     plan: DevPlan, addresses: Addresses, replicas: list[ReplicaProcess], group: ProcessGroup
 ) -> int:
-    environment = {**os.environ, **addresses.environment()}
+    environment = {**os.environ, **addresses.environment(), "PATH": _path_with_our_command()}
     for command in plan.demo:
         if code := await _run_command(command, environment, group):
             plan.tell(f"{' '.join(command[-2:])} ended with exit code {code}")
@@ -137,6 +139,11 @@ async def _commands(
     if plan.once is None:
         await asyncio.Event().wait()
     return await _run_command(("/bin/sh", "-c", plan.once or ""), environment, group)
+
+
+def _path_with_our_command() -> str:
+    """`autoscale-enforcer` may be in a virtual environment that is not activated."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 async def _run_command(

@@ -399,7 +399,9 @@ class Ledger:
         if leader and leader.build_epoch:
             arguments |= {"epoch": leader.build_epoch, "token": leader.token, "context": b""}
             arguments["most"] = self.settings.journal_length
-            return await self._send(script, arguments, guarded=False, building=True)
+            word, *rest = await self._send(script, arguments, guarded=False, building=True)
+            # Another epoch beside the books: another builder has begun.
+            return ["FENCED" if word == "EPOCH" else word, *rest]
         return await self._change(
             script, context, token=leader.token if leader else "", **arguments
         )

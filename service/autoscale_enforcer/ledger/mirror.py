@@ -26,7 +26,8 @@ class Mirror:
     async def refresh(self) -> None:
         """Take in what changed at any replica until now; concurrent calls share a round trip."""
         queued = self._queued
-        if queued is None or queued.is_sent:
+        # A call that ended without being sent would answer with its old error for ever.
+        if queued is None or queued.is_sent or queued.done.done():
             queued = self._queued = Call(
                 self._pipeline.script("read_changes"), self._since, on_answer=self._take
             )

@@ -148,6 +148,9 @@ class Pipeline:
             await self._send_until_decided(batch)
         except LedgerUnavailable as error:
             self._fail(batch, error)
+        except asyncio.CancelledError:
+            self._fail(batch, LedgerUnavailable("the ledger is closed", may_have_applied=True))
+            raise
         except Exception as error:  # noqa: BLE001 - the loop outlives a bug; each caller is told
             self._fail(batch, ScriptContractError(f"pipeline: {error!r}"))
 

@@ -6,13 +6,22 @@ line break or a slash in it would be read back as something else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+NO_NAME = "-"
+"""Stands in rows where there is none."""
 
 MAX_NAME_CHARACTERS = 253
 """Kubernetes' own limit (a DNS subdomain), for nodes, namespaces and pods."""
 
 MAX_UID_CHARACTERS = 128
 """Kubernetes' UIDs have 36 (a static pod's 32); the API server sets no limit of its own."""
+
+MAX_VERSION_DIGITS = 20
+"""Of a resourceVersion: the API server's are unsigned 64-bit numbers."""
+
+_VERSION = re.compile(rf"0|[1-9][0-9]{{0,{MAX_VERSION_DIGITS - 1}}}")
 
 
 def name_problem(text: str) -> str:
@@ -25,6 +34,16 @@ def name_problem(text: str) -> str:
 def uid_problem(text: str) -> str:
     """Why `text` can be no UID; empty where it can."""
     return _problem(text, MAX_UID_CHARACTERS)
+
+
+def version_problem(text: str) -> str:
+    """Why `text` can be no resourceVersion; empty where it can.
+
+    The ledger compares them as decimal numbers, by length and then as text.
+    """
+    if _VERSION.fullmatch(text):
+        return ""
+    return f"must be a whole number of at most {MAX_VERSION_DIGITS} digits"
 
 
 def first_bad_name(names: Sequence[str]) -> tuple[int, str] | None:
@@ -40,6 +59,7 @@ def first_bad_name(names: Sequence[str]) -> tuple[int, str] | None:
         and together.isprintable()
         and " " not in together
         and "/" not in together
+        and NO_NAME not in names
     ):
         return None
     problems = ((index, name_problem(name)) for index, name in enumerate(names))
@@ -49,6 +69,8 @@ def first_bad_name(names: Sequence[str]) -> tuple[int, str] | None:
 def _problem(text: str, limit: int) -> str:
     if not text:
         return "must not be empty"
+    if text == NO_NAME:
+        return "must be more than a dash"
     if len(text) > limit:
         return f"must have at most {limit} characters"
     if " " in text or not text.isprintable():

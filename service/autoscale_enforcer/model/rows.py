@@ -217,7 +217,7 @@ def said_row(fact: PodFact, *, ignored: bool = False) -> PodRow:
         mem=wanted.mem,
     )
     if vm:
-        row.vm_rv = vm.vm_resource_version if vm.from_vm_object else NO_WORD
+        row.vm_rv = (vm.from_vm_object and vm.vm_resource_version) or NO_WORD
         row.scaled = int(vm.autoscaling)
         row.use_cpu, row.use_mem = vm.use.cpu, vm.use.mem
         row.max_cpu, row.max_mem = vm.maximum.cpu, vm.maximum.mem

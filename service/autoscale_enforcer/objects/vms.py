@@ -23,6 +23,7 @@ from autoscale_enforcer.model.resources import (
     Resources,
 )
 from autoscale_enforcer.objects.decode import decode, read_at
+from autoscale_enforcer.objects.identity import version_of
 from autoscale_enforcer.objects.quantity import cpu_milli, mem_bytes, ratio_thousandths
 from autoscale_enforcer.objects.shapes import (
     Bounds,
@@ -84,8 +85,15 @@ def read_vm(pod: PodObject, name: str, vm: VmObject | None) -> VmFact:
         approved=approved or NOTHING,
         overcommit=factors or vm_factors or NO_OVERCOMMIT,
         from_vm_object=text is None,
-        vm_resource_version=(vm_metadata.resource_version or "") if from_vm else "",
+        vm_resource_version=_version(name, vm_metadata) if from_vm else "",
     )
+
+
+def _version(name: str, metadata: Metadata) -> str:
+    try:
+        return version_of(metadata)
+    except ObjectError as error:
+        raise ObjectError(f"VirtualMachine {name}: {error.path}", error.reason) from error
 
 
 @dataclass(frozen=True, slots=True)

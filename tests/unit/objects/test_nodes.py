@@ -10,9 +10,10 @@ from autoscale_enforcer.errors import ObjectError
 from autoscale_enforcer.model.facts import NodeFact
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.resources import NOTHING, Resources
+from autoscale_enforcer.objects.decode import convert
 from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.shapes import NodeObject
-from tests.unit.objects.make import amounts, node
+from tests.unit.objects.make import amounts, node, node_json
 
 
 def test_read_node_takes_allocatable_and_never_capacity() -> None:
@@ -57,3 +58,13 @@ def test_read_node_names_what_cannot_be_read(source: NodeObject, path: str) -> N
     with pytest.raises(ObjectError) as refusal:
         read_node(source)
     assert refusal.value.path == path
+
+
+@pytest.mark.parametrize("field", ["name", "uid", "resourceVersion"])
+def test_a_node_that_rows_could_not_hold_is_refused(field: str) -> None:
+    source = node_json()
+    source["metadata"][field] = "a b"
+
+    with pytest.raises(ObjectError) as refusal:
+        read_node(convert(source, NodeObject))
+    assert refusal.value.path == f"metadata.{field}"

@@ -80,3 +80,34 @@ def test_a_pod_without_identity_is_refused(field: str) -> None:
     with pytest.raises(ObjectError) as refusal:
         read_pod(convert(source, PodObject))
     assert refusal.value.path == f"metadata.{field}"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "path"),
+    [
+        ({"uid": "u 1"}, {}, "metadata.uid"),
+        ({"uid": "-"}, {}, "metadata.uid"),
+        ({"uid": "u" * 129}, {}, "metadata.uid"),
+        ({"name": "a/b"}, {}, "metadata.name"),
+        ({"name": "a\nb"}, {}, "metadata.name"),
+        ({"namespace": "a b"}, {}, "metadata.namespace"),
+        ({"resourceVersion": "7 8"}, {}, "metadata.resourceVersion"),
+        ({"resourceVersion": "v7"}, {}, "metadata.resourceVersion"),
+        ({"resourceVersion": "-7"}, {}, "metadata.resourceVersion"),
+        ({"resourceVersion": "9" * 21}, {}, "metadata.resourceVersion"),
+        ({}, {"nodeName": "n 1"}, "spec.nodeName"),
+        ({}, {"nodeName": "-"}, "spec.nodeName"),
+    ],
+)
+def test_a_pod_that_rows_could_not_hold_is_refused(
+    metadata: dict[str, str], spec: dict[str, str], path: str
+) -> None:
+    """Rows are values separated by spaces: such a pod was booked and read back as another."""
+    with pytest.raises(ObjectError) as refusal:
+        read_pod(pod(container(1), metadata=metadata, **spec))
+    assert refusal.value.path == path
+
+
+@pytest.mark.parametrize("version", ["", None])
+def test_a_pod_may_have_no_version(version: str | None) -> None:
+    assert read_pod(pod(container(1), metadata={"resourceVersion": version})).resource_version == ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from autoscale_enforcer.model.facts import VmFact
 from autoscale_enforcer.model.resources import NO_OVERCOMMIT, NOTHING, Overcommit, Resources
+from autoscale_enforcer.model.rows import said_row
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.vms import vm_owner
 from tests.unit.objects.make import VM_RESOURCES, container, owner, pod, vm, vm_metadata
@@ -215,3 +217,21 @@ def test_a_broken_vm_object_is_a_problem_that_names_it() -> None:
     fact = read_pod(pod(metadata=vm_metadata({})), broken)
 
     assert fact.problem == "VirtualMachine vm-a: spec.guest.memorySlotSize: missing"
+
+
+def test_a_vm_version_that_rows_could_not_hold_is_a_problem() -> None:
+    fact = read_pod(pod(container(1), metadata=vm_metadata({})), vm(resourceVersion="a b"))
+
+    assert fact.problem == (
+        "VirtualMachine vm-a: metadata.resourceVersion: "
+        "must be a whole number of at most 20 digits"
+    )
+
+
+@pytest.mark.parametrize("version", ["", None])
+def test_a_vm_without_a_version_leaves_no_gap_in_the_row(version: str | None) -> None:
+    """An empty field made Lua, which reads words, take each field for the one before it."""
+    row = said_row(read_pod(pod(container(1), metadata=vm_metadata({})), vm(resourceVersion=version)))
+
+    assert row.vm_rv == "-"
+    assert len(row.encode().split()) == len(fields(row))

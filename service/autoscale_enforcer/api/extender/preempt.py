@@ -5,6 +5,8 @@ The scheduler counts victims with what they request, the ledger with what they h
 
 from __future__ import annotations
 
+import asyncio
+
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.api.placement import Placement
 from autoscale_enforcer.errors import ObjectError
@@ -24,11 +26,12 @@ async def answer_preempt(desk: Desk, body: bytes) -> bytes:
     if isinstance(fact, ObjectError) or fact.problem:
         return encode_preempt_answer({})
     placement = await desk.place(fact)
-    kept: dict[NodeName, Victims] = {}
-    for name, offered in request.victims.items():
-        victims = await _victims(desk, placement, name, offered)
-        if victims:
-            kept[name] = victims
+    judged = await asyncio.gather(
+        *(_victims(desk, placement, name, offered) for name, offered in request.victims.items())
+    )
+    kept = {
+        name: victims for name, victims in zip(request.victims, judged, strict=True) if victims
+    }
     return encode_preempt_answer(kept)
 
 

@@ -1,0 +1,79 @@
+"""Asks the admin port of a replica, and ends the command in the right way where that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import timedelta
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+import click
+import msgspec
+
+from autoscale_enforcer.cli.exit_codes import RefusedError, UnreachableError
+
+ANSWER_LIMIT = timedelta(seconds=30)
+"""Verify reads the whole ledger: a second for 150,000 pods, more where Redis is far away."""
+
+_LONGEST_REASON = 300
+
+Answer = TypeVar("Answer")
+
+
+def get(admin_url: str, path: str) -> bytes:
+    """The body of a successful answer.
+
+    Raises UnreachableError where none came, RefusedError where it was something else.
+    """
+    url = _base(admin_url) + path
+    try:
+        return asyncio.run(_get(url))
+    except TimeoutError as error:
+        limit = f"{ANSWER_LIMIT.total_seconds():g} s"
+        raise UnreachableError(f"no answer from {url} within {limit}") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise UnreachableError(f"cannot reach {url}: {_reason(error)}") from error
+
+
+def read(body: bytes, shape: type[Answer], *, admin_url: str) -> Answer:
+    """The body as that type; RefusedError where it is none, for then it is no service of ours."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.MsgspecError as error:
+        words = f"the answer from {admin_url} is not one of autoscale-enforcer: {error}"
+        raise RefusedError(words) from error
+
+
+def _base(admin_url: str) -> str:
+    refusal = click.BadParameter(f"{admin_url!r} is no address like http://127.0.0.1:9100")
+    try:
+        parts = urlsplit(admin_url)
+        has_host = bool(parts.hostname) and parts.port != 0  # a bad port raises when read
+    except ValueError as error:
+        raise refusal from error
+    if not has_host or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
+        raise refusal
+    return admin_url.rstrip("/")
+
+
+async def _get(url: str) -> bytes:
+    limit = aiohttp.ClientTimeout(total=ANSWER_LIMIT.total_seconds())
+    async with (
+        aiohttp.ClientSession(timeout=limit) as session,
+        session.get(url, allow_redirects=False) as response,
+    ):
+        body = await response.read()
+        if response.status != 200:
+            words = body.decode(errors="replace").strip()[:_LONGEST_REASON]
+            raise RefusedError(f"{url} answered {response.status} {words or response.reason}")
+        return body
+
+
+def _reason(error: aiohttp.ClientError | OSError) -> str:
+    if not isinstance(error, OSError):
+        return str(error) or type(error).__name__
+    # A failed look-up of a name has a negative errno and words of its own.
+    is_known = error.errno is not None and error.errno > 0
+    return os.strerror(error.errno) if is_known else error.strerror or str(error)

@@ -1,0 +1,176 @@
+"""Requests to one API server: typed, each with a time limit, reads within a budget.
+
+Every failure is a ClusterUnavailable (`failures` says which) or, for one object that came and
+cannot be read, an ObjectError. No write is sent twice, save after a 401, which did nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from typing import Self
+
+import msgspec
+
+from autoscale_enforcer.cluster.kubernetes.access import Access
+from autoscale_enforcer.cluster.kubernetes.answers import (
+    K,
+    Listing,
+    Page,
+    Reply,
+    WatchEvent,
+    read_event,
+    read_items,
+    read_list,
+)
+from autoscale_enforcer.cluster.kubernetes.budget import ReadBudget
+from autoscale_enforcer.cluster.kubernetes.failures import Expired, read_status, refusal
+from autoscale_enforcer.cluster.kubernetes.lines import LineSplitter
+from autoscale_enforcer.cluster.kubernetes.paths import asked_for, with_query
+from autoscale_enforcer.cluster.kubernetes.transport import (
+    Answer,
+    ApiSettings,
+    Request,
+    Transport,
+    our_errors,
+)
+from autoscale_enforcer.errors import ClusterUnavailable
+from autoscale_enforcer.objects.decode import decode
+
+PAGE_SIZE = 500
+"""client-go's own."""
+_WHOLE_AFTER = 2
+"""Lists begun again after which one is asked for without pages, which cannot expire."""
+
+
+class KubeApi:
+    """One API server. To be entered before the first request and left after the last."""
+
+    def __init__(
+        self,
+        access: Access,
+        settings: ApiSettings | None = None,
+        budget: ReadBudget | None = None,
+    ) -> None:
+        self.settings = settings or ApiSettings()
+        self.budget = budget or ReadBudget()
+        self._transport = Transport(access, self.settings)
+
+    async def __aenter__(self) -> Self:
+        self._transport.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._transport.close()
+
+    async def get(self, path: str, kind: type[K]) -> K | None:
+        """The object as it is now; None: there is none, or its kind is not served here.
+
+        Raises ObjectError where it cannot be read.
+        """
+        await self.budget.take()
+        asked = asked_for("get", path)
+        request = Request("GET", path)
+        answer = await self._transport.call(asked, request, within=self.settings.request)
+        if answer.status == 404:
+            return None
+        return decode(_good(asked, answer), kind)
+
+    async def list_pages(
+        self, path: str, kind: type[K], *, limit: int = PAGE_SIZE, metered: bool = True
+    ) -> AsyncGenerator[Page[K], None]:
+        """A list as it is now, never from a cache; each page is one read of the budget.
+
+        Where its version expires on the way it begins again, which a page tells. Raises NotServed
+        where this cluster does not know the kind.
+        """
+        asked = asked_for("list", path)
+        token, expired, begins = "", 0, True
+        while begins or token:
+            if metered:
+                await self.budget.take()
+            query = {"limit": str(limit)} if expired < _WHOLE_AFTER else {}
+            query |= {"continue": token} if token else {}
+            request = Request("GET", with_query(path, **query))
+            answer = await self._transport.call(asked, request, within=self.settings.page)
+            try:
+                body = read_list(asked, _good(asked, answer))
+            except Expired:
+                if not token:
+                    raise
+                token, expired, begins = "", expired + 1, True
+                continue
+            page = await read_items(body.items or (), kind)
+            yield Page(page.items, page.bad, body.resource_version, begins=begins)
+            token, begins = body.next_page, False
+
+    async def list_all(self, path: str, kind: type[K]) -> Listing[K]:
+        """A whole list, as `list_pages` gives it."""
+        listing: Listing[K] = Listing()
+        async for page in self.list_pages(path, kind):
+            if page.begins:
+                listing = Listing(resource_version=page.resource_version)
+            listing.items += page.items
+            listing.bad += page.bad
+        return listing
+
+    async def watch(
+        self, path: str, kind: type[K], *, resource_version: str, lasts: timedelta
+    ) -> AsyncGenerator[WatchEvent[K], None]:
+        """What happens after that version, until the API server ends it, which is no error.
+
+        It is asked to do so after `lasts`, and given up when it is silent for longer. Raises
+        Expired where that version is known no longer, at the start or later.
+        """
+        asked = asked_for("watch", path)
+        request = Request("GET", _watch_path(path, resource_version, lasts))
+        idle = lasts + self.settings.watch_slack
+        async with self._transport.stream(asked, request, idle=idle) as body:
+            if isinstance(body, Answer):
+                _good(asked, body)
+                return
+            lines = LineSplitter()
+            with our_errors(asked):
+                async for chunk in body.iter_any():
+                    for line in lines.feed(chunk):
+                        yield read_event(asked, line, kind)
+            if lines.is_mid_line:
+                raise ClusterUnavailable(f"{asked}: ended inside an event")
+
+    async def post(self, path: str, body: object) -> Reply:
+        """Create something; a refusal is a reply too.
+
+        Raises ClusterUnavailable where no answer came; it may have been done, or be done yet.
+        """
+        return await self._write("POST", path, body, "application/json")
+
+    async def patch(self, path: str, body: object, content_type: str) -> Reply:
+        """Change something; replies and raises as `post` does."""
+        return await self._write("PATCH", path, body, content_type)
+
+    async def _write(self, method: str, path: str, body: object, content_type: str) -> Reply:
+        asked = asked_for("create" if method == "POST" else "patch", path)
+        content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        request = Request(method, path, content, content_type)
+        answer = await self._transport.call(asked, request, within=self.settings.request)
+        status = read_status(answer.body)
+        if answer.status == 403:
+            status.message = str(refusal(asked, 403, status))
+        return Reply(answer.status, status.reason or "", status.message or "", answer.body)
+
+
+def _good(asked: str, answer: Answer) -> bytes:
+    """The body of a 200; raises ApiRefusal for anything else."""
+    if answer.status != 200:
+        raise refusal(asked, answer.status, read_status(answer.body), answer.headers)
+    return answer.body
+
+
+def _watch_path(path: str, resource_version: str, lasts: timedelta) -> str:
+    return with_query(
+        path,
+        watch="1",
+        allowWatchBookmarks="true",
+        resourceVersion=resource_version,
+        timeoutSeconds=str(max(1, round(lasts.total_seconds()))),
+    )

@@ -1,0 +1,60 @@
+"""The words that scripts answer are those that Python knows, script by script."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import pytest
+
+from autoscale_enforcer.ledger.outcomes import Confirm, Fact, Lead, Permit, Release, Reserve
+from autoscale_enforcer.ledger.scripts import load_scripts
+
+ENUMS: dict[type[StrEnum], set[str]] = {
+    Reserve: {"reserve_pod"},
+    Release: {"unreserve_pod", "abandon_bind"},
+    Confirm: {"confirm_bind"},
+    Permit: {"request_permit"},
+    Fact: {"put_pod", "put_node", "delete_pod", "delete_node"},
+    Lead: {
+        *("take_lease", "drop_lease", "begin_build", "load_row", "publish_build"),
+        "settle_ledger",
+    },
+}
+
+READS = {
+    "check_ledger": {"SETTLED", "SUSPECT", "UNBUILT"},
+    "find_lapsed": {"LAPSED"},
+    "note_binding": {"NOTED"},
+    "read_bindings": {"BINDINGS"},
+    "read_books": {"BOOKS"},
+    "read_changes": {"DELTA", "FULL", "UNBUILT"},
+    "read_pod": {"POD", "GONE", "UNKNOWN"},
+}
+"""Scripts whose answer is no outcome of a change."""
+
+
+def words_of(script: str) -> set[str]:
+    """But for EPOCH, which the pipeline answers by deciding the call anew."""
+    return set(load_scripts()[script].words) - {"EPOCH"}
+
+
+@pytest.mark.parametrize("outcome", ENUMS, ids=lambda outcome: outcome.__name__)
+def test_outcomes_are_the_words_of_their_scripts(outcome: type[StrEnum]) -> None:
+    words = set().union(*(words_of(script) for script in ENUMS[outcome]))
+
+    assert {member.value for member in outcome} == words
+
+
+@pytest.mark.parametrize("script", READS)
+def test_reads_answer_the_words_that_the_ledger_expects(script: str) -> None:
+    assert words_of(script) == READS[script]
+
+
+def test_every_script_has_its_outcomes() -> None:
+    assert set().union(*ENUMS.values(), READS) == load_scripts().keys()
+
+
+@pytest.mark.parametrize("outcome", ENUMS, ids=lambda outcome: outcome.__name__)
+def test_every_outcome_says_what_has_become_of_the_books(outcome: type[StrEnum]) -> None:
+    assert (outcome.__doc__ or "").startswith("Answers of ")
+    assert all(member.name == member.value for member in outcome)

@@ -1,0 +1,164 @@
+"""A ledger's keys on a real server: runs steps through the scripts and reads back what they left."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import redis
+
+from autoscale_enforcer.ledger.journal import JournalEntry
+from autoscale_enforcer.ledger.keys import BOOKS, Keys
+from autoscale_enforcer.ledger.scripts import SHEBANG, Script, load_scripts
+from autoscale_enforcer.ledger.verify import Books as Found
+from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
+from autoscale_enforcer.model.rows import NodeRow, PodRow
+from tests.property.steps import Step
+from tests.reference.world import HAPPENINGS
+
+CLOCK = "clock"
+"""The key that says what time it is, for scripts with a `fake_clock`."""
+
+ENTRIES = 12
+"""Journal entries that are read back: more than one step can write."""
+
+_FAKE_CLOCK = f"""
+local redis = (function(server)
+  return setmetatable({{call = function(command, ...)
+    if command ~= 'TIME' then
+      return server.call(command, ...)
+    end
+    local now = server.call('GET', '{CLOCK}')
+    return {{string.sub(now, 1, -7), string.sub(now, -6)}}
+  end}}, {{__index = server}})
+end)(redis)
+"""
+
+
+def with_fake_clock(script: Script) -> Script:
+    """The same script, to which the server's clock is what the key CLOCK says, in microseconds."""
+    text = f"{SHEBANG}{_FAKE_CLOCK}{script.text.removeprefix(SHEBANG)}"
+    sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return replace(script, text=text, sha=sha)
+
+
+@dataclass(slots=True)
+class Keyspace:
+    """What one step left behind."""
+
+    live: Found
+    building: Found
+    journal: list[tuple[JournalEntry, bytes]] = field(default_factory=list)
+    """New entries of the live journal, oldest first, with their context."""
+    lease: dict[str, str] = field(default_factory=dict)
+    lease_ms: int = 0
+    bindings: dict[str, str] = field(default_factory=dict)
+    key_count: int = 0
+
+
+class Scripted:
+    """The scripts over a server of their own. `scripts` may be any kin of `load_scripts()`."""
+
+    def __init__(self, client: redis.Redis, scripts: Mapping[str, Script] | None = None) -> None:
+        self.client, self.keys = client, Keys("property")
+        self.scripts = scripts or {n: with_fake_clock(s) for n, s in load_scripts().items()}
+        self._reader = load_scripts()["read_books"]
+        self._last_entry = b""
+        for script in (*self.scripts.values(), self._reader):
+            client.script_load(script.text)
+        client.flushall()
+
+    def now(self) -> int:
+        """The server's own time, in microseconds."""
+        seconds, microseconds = self.client.time()
+        return int(seconds) * 1_000_000 + int(microseconds)
+
+    def do(self, step: Step, now: int) -> tuple[list[Any], Keyspace]:
+        """The script's answer, and everything in the keys afterwards."""
+        pipe = self.client.pipeline(transaction=False)
+        pipe.set(CLOCK, now)
+        if step.script in HAPPENINGS:
+            self._happen(step.script)
+        else:
+            script = self.scripts[step.script]
+            keys = self.keys.keys(script.key_names, building=step.building)
+            pipe.evalsha(script.sha, len(keys), *keys, *script.arguments(step.given))
+        for building in (False, True):
+            keys = self.keys.keys(self._reader.key_names, building=building)
+            pipe.evalsha(self._reader.sha, len(keys), *keys, 1, 0 if building else ENTRIES)
+        pipe.hgetall(self.keys.key("lease"))
+        pipe.pttl(self.keys.key("lease"))
+        pipe.hgetall(self.keys.key("bindings"))
+        pipe.dbsize()
+        _, *answer, live, building_, lease, lease_ms, bindings, size = pipe.execute(
+            raise_on_error=False
+        )
+        if answer and isinstance(answer[0], redis.ResponseError):
+            answer = [[b"ERROR", str(answer[0]).encode()]]
+        journal = list(self._new_entries(live.pop()))
+        found = _books(live)
+        found.journal = [entry for entry, _ in journal]
+        keyspace = Keyspace(
+            found,
+            _books(building_[:-1]),
+            journal,
+            _text(lease),
+            lease_ms,
+            _text(bindings),
+            size - 1,
+        )
+        return (answer[0] if answer else []), keyspace
+
+    def _new_entries(self, newest: list[Any]) -> Iterator[tuple[JournalEntry, bytes]]:
+        fresh = []
+        for number, flat in newest:
+            if number == self._last_entry:
+                break
+            fresh.append(_pairs(flat))
+        self._last_entry = newest[0][0] if newest else b""
+        for fields in reversed(fresh):
+            context = fields.pop(b"context")
+            yield JournalEntry.decode(_text(fields)), context
+
+    def _happen(self, what: str) -> None:
+        key = self.keys.key
+        if what == "promotion":
+            self.client.execute_command("DEBUG", "CHANGE-REPL-ID")
+        elif what == "lease_end":
+            self.client.delete(key("lease"))
+        elif what == "loss":
+            self.client.flushall()
+        else:
+            uid, *_ = self.client.hkeys(key("pods"))
+            self.client.hdel(key("pods"), uid)
+
+
+def expected_keys(found: Found) -> int:
+    """How many keys such books need, the journal apart."""
+    parts = [getattr(found, name) for name in BOOKS if name not in ("facts", "journal")]
+    return sum(map(bool, [*parts, found.blobs]))
+
+
+def _books(parts: list[Any]) -> Found:
+    """As `read_books` gives them, word and journal apart."""
+    _, meta, nodes, pods, names, facts, changes, deadlines, gone = parts
+    return Found(
+        meta=_text(_pairs(meta)),
+        nodes={NodeName(k): NodeRow.decode(v) for k, v in _text(_pairs(nodes)).items()},
+        pods={PodUid(k): PodRow.decode(v) for k, v in _text(_pairs(pods)).items()},
+        names={PodName(k): PodUid(v) for k, v in _text(_pairs(names)).items()},
+        blobs={k.decode(): v for k, v in _pairs(facts).items()},
+        changes={NodeName(k): int(float(v)) for k, v in _text(_pairs(changes)).items()},
+        deadlines={PodUid(k): int(float(v)) for k, v in _text(_pairs(deadlines)).items()},
+        gone={k: int(float(v)) for k, v in _text(_pairs(gone)).items()},
+    )
+
+
+def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _text(found: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in found.items()}

@@ -1,0 +1,125 @@
+"""A proxy before a Redis server that keeps what was asked, and loses or delays what it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Self
+
+from tests.support.servers import Server
+
+Command = list[bytes]
+
+
+class Proxy:
+    """`async with Proxy(server) as proxy:` and connect to `proxy.url`.
+
+    A reply that is lost belongs to a request that the server has carried out; a request that is
+    refused never reached it. In both cases the connection ends, as in real life.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._socket = server.folder / "proxy"
+        self._listener: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lose, self._refuse = 0, 0
+        self.commands: list[Command] = []
+        """Every command that was sent to us, in order."""
+        self.requests_pass = asyncio.Event()
+        self.replies_pass = asyncio.Event()
+        self.requests_pass.set()
+        self.replies_pass.set()
+        self.delay = 0.0
+
+    async def __aenter__(self) -> Self:
+        self._listener = await asyncio.start_unix_server(self._serve, self._socket)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if self._listener:
+            self._listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        Path(self._socket).unlink(missing_ok=True)
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self._socket}?db=0"
+
+    @property
+    def pipelines(self) -> int:
+        """How many pipelines were sent: each begins with the guard, as text."""
+        return sum(command[0] == b"EVAL" for command in self.commands)
+
+    def lose_replies(self, count: int = 1) -> None:
+        """The server answers, nobody hears it."""
+        self._lose = count
+
+    def refuse_requests(self, count: int = 1) -> None:
+        """The server never hears of it."""
+        self._refuse = count
+
+    def sent(self, sha: str) -> list[Command]:
+        """The EVALSHA commands of one script, in order."""
+        return [c for c in self.commands if c[0] == b"EVALSHA" and c[1] == sha.encode()]
+
+    async def until_sent(self, sha: str, count: int = 1) -> None:
+        """Wait until a script was sent so many times; pytest's time limit ends the wait."""
+        while len(self.sent(sha)) < count:
+            await asyncio.sleep(0.001)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await self._pass_on(reader, writer)
+        writer.close()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_unix_connection(self._server.socket)
+        try:
+            while request := await reader.read(1 << 20):
+                guarded = self._note(request)
+                await self.requests_pass.wait()
+                if guarded and self._refuse:
+                    self._refuse -= 1
+                    return
+                server_writer.write(request)
+                reply = await server_reader.read(1 << 20)
+                await asyncio.sleep(self.delay)
+                await self.replies_pass.wait()
+                if guarded and self._lose:
+                    self._lose -= 1
+                    return
+                writer.write(reply)
+        finally:
+            server_writer.close()
+
+    def _note(self, request: bytes) -> bool:
+        """Keep what is asked; whether it is a pipeline of ours, and no loading of scripts."""
+        commands = parsed(request)
+        self.commands += commands
+        return any(command[0] == b"EVAL" for command in commands)
+
+
+def parsed(request: bytes) -> list[Command]:
+    """The commands in a request, each an array of bulk strings."""
+    commands, at = [], 0
+    while at < len(request):
+        count, at = _number(request, at)
+        command = []
+        for _ in range(count):
+            size, at = _number(request, at)
+            command.append(request[at : at + size])
+            at += size + 2
+        commands.append(command)
+    return commands
+
+
+def _number(request: bytes, at: int) -> tuple[int, int]:
+    end = request.index(b"\r\n", at)
+    return int(request[at + 1 : end]), end + 2

@@ -1,0 +1,303 @@
+"""One replica in this process, with its three real ports, over a private server and any cluster.
+
+Its leader does nothing on its own: `lead` is one turn of it, so that a test decides when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Literal
+
+import aiohttp
+import redis.asyncio
+
+from autoscale_enforcer.api.replica import Ports, _apps, _listen
+from autoscale_enforcer.cluster.binder import Binder
+from autoscale_enforcer.cluster.leader import Leader, LeaderSettings
+from autoscale_enforcer.cluster.source import ClusterSource
+from autoscale_enforcer.config.scheduler_config import DEFAULT_CONFIG, SchedulerConfig
+from autoscale_enforcer.config.settings import (
+    LimitSettings,
+    ListenSettings,
+    ReplicaSettings,
+    Settings,
+)
+from autoscale_enforcer.ledger.connection import ConnectionSettings
+from autoscale_enforcer.ledger.keys import Keys
+from autoscale_enforcer.ledger.ledger import Ledger, LedgerSettings
+from autoscale_enforcer.ledger.transfer import read_books
+from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.model.ids import PodUid
+from autoscale_enforcer.model.resources import Resources
+from autoscale_enforcer.model.rows import NodeRow, PodRow
+from tests.support.cluster_double import Json
+
+Door = Literal["extender", "agent", "admin"]
+
+UNIT = {"vCPUs": "250m", "mem": "1Gi"}
+"""The compute unit of the field reports."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What a replica is like."""
+
+    name: str = "r1"
+    config: SchedulerConfig = DEFAULT_CONFIG
+    compute_unit: Resources | None = None
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    hold_lifetime: timedelta = timedelta(seconds=30)
+    settle_after: timedelta = timedelta(0)
+    call_budget: timedelta = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer as it came."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def kind(self) -> str:
+        return self.headers["Content-Type"].partition(";")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """What a filter said, in short."""
+
+    passed: list[str]
+    failed: dict[str, str]
+    unresolvable: dict[str, str]
+    error: str
+
+    @classmethod
+    def of(cls, answer: Json) -> Filtered:
+        return cls(
+            answer["NodeNames"] or [],
+            answer["FailedNodes"],
+            answer["FailedAndUnresolvableNodes"],
+            answer["Error"],
+        )
+
+
+@dataclass(slots=True)
+class Replica:
+    """A running replica, and the keys behind it."""
+
+    kind: Kind
+    ledger: Ledger
+    binder: Binder
+    leader: Leader
+    ports: Ports
+    session: aiohttp.ClientSession
+    raw: redis.asyncio.Redis
+
+    # What reaches it
+
+    async def send(
+        self,
+        door: Door,
+        path: str,
+        body: bytes | str | Any = b"",
+        *,
+        method: str = "POST",
+        headers: dict[str, str] | None = None,
+    ) -> Reply:
+        """One request, whatever comes of it; a body that is no text goes as JSON."""
+        data = body if isinstance(body, bytes | str) or hasattr(body, "__aiter__") else _json(body)
+        url = f"http://127.0.0.1:{getattr(self.ports, door)}{path}"
+        async with self.session.request(method, url, data=data, headers=headers) as answer:
+            return Reply(answer.status, dict(answer.headers), await answer.read())
+
+    async def post(self, verb: str, **fields: Any) -> Any:
+        """The JSON that an extender verb answers to these fields."""
+        reply = await self.send("extender", f"/extender/{verb}", fields)
+        assert reply.status == 200, reply
+        assert reply.kind == "application/json"
+        assert reply.headers["X-Replica"] == self.kind.name
+        return reply.json
+
+    async def filter(self, pod: Json, *nodes: str) -> Filtered:
+        return Filtered.of(await self.post("filter", Pod=pod, NodeNames=nodes or ["n1"]))
+
+    async def prioritize(self, pod: Json, *nodes: str) -> dict[str, int]:
+        scores = await self.post("prioritize", Pod=pod, NodeNames=nodes or ["n1"])
+        return {score["Host"]: score["Score"] for score in scores}
+
+    async def preempt(self, pod: Json, **victims: list[str]) -> dict[str, list[str]]:
+        offered = {node: {"Pods": [{"UID": uid} for uid in uids]} for node, uids in victims.items()}
+        answer = await self.post("preempt", Pod=pod, NodeNameToMetaVictims=offered)
+        kept = answer["NodeNameToMetaVictims"]
+        return {node: [pod["UID"] for pod in one["Pods"]] for node, one in kept.items()}
+
+    async def bind(self, pod: Json, node: str = "n1") -> str:
+        """The `Error` that a bind answers; empty when it is bound."""
+        answer = await self.post("bind", **bind_args(pod, node))
+        error: str = answer["Error"]
+        return error
+
+    async def reserve(self, pod: Json, node: str = "n1") -> tuple[str, list[str]]:
+        return _coded(await self.post("reserve", Pod=pod, NodeName=node))
+
+    async def unreserve(self, pod: Json, node: str = "n1") -> tuple[str, list[str]]:
+        return _coded(await self.post("unreserve", Pod=pod, NodeName=node))
+
+    async def ask(self, name: str, cpu: object, mem: object, **more: Any) -> Reply:
+        """What an agent of protocol v5.0 is answered; `more` replaces or adds fields."""
+        asked = {
+            "protoVersion": 7,
+            "pod": {"namespace": "default", "name": name},
+            "computeUnit": UNIT,
+            "resources": {"vCPUs": cpu, "mem": mem},
+            "lastPermit": None,
+            "metrics": None,
+        }
+        return await self.send("agent", "/", asked | more)
+
+    async def permit(self, name: str, cpu: object, mem: object, **more: Any) -> tuple[Any, Any]:
+        """The permit that an agent is told."""
+        reply = await self.ask(name, cpu, mem, **more)
+        assert reply.status == 200, reply
+        return reply.json["permit"]["vCPUs"], reply.json["permit"]["mem"]
+
+    # What it does on its own
+
+    async def lead(self) -> None:
+        """One turn of its leader."""
+        await self.leader._turn()
+
+    async def catch_up(self) -> None:
+        """Its leader books everything that the cluster has."""
+        await self.leader.resign()
+        self.leader._token = ""
+        await self.lead()
+
+    async def sweep(self, *, lapsed: int = 1) -> None:
+        """Its leader looks for lapsed holds, once so many have lapsed."""
+        while len((await self.ledger.find_lapsed(limit=100)).pods) < lapsed:
+            await asyncio.sleep(0.001)
+        await self.leader._sweep()
+
+    async def loses_its_primary(self) -> None:
+        """Another server is primary now, as far as the ledger can tell: a suspect epoch begins."""
+        await self.raw.hset(Keys("default").key("meta"), "replid", "another")
+
+    # What the books say
+
+    async def row(self, uid: str) -> PodRow | None:
+        known = await self.ledger.read_pod(uid=PodUid(uid))
+        return known.row if known else None
+
+    async def where(self, uid: str) -> str:
+        """`stage node` of a pod, or `unknown`."""
+        row = await self.row(uid)
+        return f"{row.stage} {row.node}" if row else "unknown"
+
+    async def node(self, name: str = "n1") -> NodeRow:
+        text = await self.raw.hget(Keys("default").key("nodes"), name)
+        return NodeRow.decode(text.decode())
+
+    async def reserved(self, name: str = "n1") -> tuple[int, int]:
+        """Millicores and MiB reserved on a node."""
+        reserved = (await self.node(name)).reserved
+        return reserved.cpu, reserved.mem >> 20
+
+    async def verify(self) -> list[Any]:
+        return breaches(await read_books(self.ledger))
+
+    async def dump(self) -> dict[str, Any]:
+        """Every key of the database as it is."""
+        keys = sorted(await self.raw.keys("*"))
+        kinds = [(await self.raw.type(key)).decode() for key in keys]
+        return {
+            key.decode(): await self._content(key, kind)
+            for key, kind in zip(keys, kinds, strict=True)
+        }
+
+    async def _content(self, key: bytes, kind: str) -> Any:
+        if kind == "hash":
+            return await self.raw.hgetall(key)
+        if kind == "zset":
+            return await self.raw.zrange(key, 0, -1, withscores=True)
+        if kind == "stream":
+            return await self.raw.xrange(key)
+        return await self.raw.get(key)
+
+
+def bind_args(pod: Json, node: str = "n1") -> Json:
+    """ExtenderBindingArgs for a pod."""
+    named = pod["metadata"]
+    return {
+        "PodName": named["name"],
+        "PodNamespace": named["namespace"],
+        "PodUID": named["uid"],
+        "Node": node,
+    }
+
+
+@asynccontextmanager
+async def running(
+    url: str, raw: redis.asyncio.Redis, source: ClusterSource | Any, kind: Kind
+) -> AsyncIterator[Replica]:
+    """A replica that answers; `source` may also be a function that makes one of a ledger."""
+    settings = Settings(
+        listen=ListenSettings(host="127.0.0.1", extender_port=0, agent_port=0, admin_port=0),
+        limits=kind.limits,
+        replica=ReplicaSettings(name=kind.name, compute_unit=kind.compute_unit),
+    )
+    async with AsyncExitStack() as stack:
+        ledger = Ledger.open(_ledger_settings(url, kind))
+        stack.push_async_callback(ledger.close)
+        source = source(ledger) if callable(source) else source
+        binder = Binder(ledger, source, ignored_namespaces=kind.config.ignored_namespaces)
+        leader = Leader(ledger, source, binder, config=kind.config, settings=_leader_settings(kind))
+        apps = _apps(settings, ledger, source, binder, kind.config, asyncio.Event())
+        ports = await _listen(stack, apps, settings)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        yield Replica(kind, ledger, binder, leader, ports, session, raw)
+
+
+def _ledger_settings(url: str, kind: Kind) -> LedgerSettings:
+    return LedgerSettings(
+        connection=ConnectionSettings(url=url, socket_timeout=0.5, max_connections=8),
+        hold_lifetime=kind.hold_lifetime,
+        settle_after=kind.settle_after,
+        call_budget=kind.call_budget,
+    )
+
+
+def _leader_settings(kind: Kind) -> LeaderSettings:
+    return LeaderSettings(
+        replica=kind.name,
+        lease_lifetime=timedelta(seconds=5),
+        renew_every=timedelta(seconds=1.5),
+        sweep_every=timedelta(hours=1),
+        config_version="1",
+    )
+
+
+def _json(body: Any) -> bytes:
+    return json.dumps(body).encode()
+
+
+def _coded(answer: Json) -> tuple[str, list[str]]:
+    return answer["Code"], answer["Reasons"]
+
+
+__all__ = ["UNIT", "Filtered", "Kind", "Replica", "Reply", "bind_args", "replace", "running"]
