@@ -19,20 +19,26 @@ define need_debian_package
 	  else echo "$(1) is missing: install Debian's package $(2), or run this as root" >&2; exit 1; fi; }
 endef
 
-.PHONY: help run test test-long lint check fmt lock clean
+.PHONY: help run test test-long e2e lint check fmt lock clean
 
 help:  ## This list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: .venv/run.stamp  ## Three replicas on the sample cluster, fed with recorded traffic
 	$(BIN)/autoscale-enforcer dev --cluster deploy/sample/cluster.json --without-pods --replicas 3 --demo deploy/sample/names.jsonl
 
 test: .venv/dev.stamp  ## Every test that takes seconds
-	$(PYTEST) -m "not long"
+	$(PYTEST) -m "not long and not e2e"
 
 test-long: .venv/dev.stamp  ## The tests that take minutes or need Debian's redis-server
 	$(call need_debian_package,redis-server,redis-server)
-	$(PYTEST) -m long
+	$(call need_debian_package,haproxy,haproxy)
+	$(PYTEST) -m "long and not e2e"
+
+# Building takes minutes the first time, and needs Go unless KUBEBUILDER_ASSETS is set.
+e2e: .venv/dev.stamp  ## Against a real kube-apiserver and kube-scheduler
+	$(BIN)/python -m tests.e2e.harness.binaries
+	$(BIN)/pytest -m e2e tests/e2e
 
 lint: .venv/dev.stamp  ## Format, lint, types, Lua lint, layers
 	$(BIN)/ruff format --check $(CHECKED)

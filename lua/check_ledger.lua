@@ -32,7 +32,8 @@ if not epoch then
   return {'UNBUILT', now, '', 0, 0}
 end
 local nodes, pods = redis.call('HLEN', keys.nodes), redis.call('HLEN', keys.pods)
-local replid = watch and string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)') or ''
+local server = watch and redis.call('INFO', 'replication') or ''
+local replid = string.match(server, 'master_replid:(%w+)') or ''
 
 if nodes ~= tonumber(meta[4]) or pods ~= tonumber(meta[5]) then
   redis.call('HDEL', keys.meta, 'epoch')
@@ -49,4 +50,5 @@ if watch and replid ~= meta[3] then
   epoch, state = new_epoch, 'suspect'
 end
 
-return {state == 'settled' and 'SETTLED' or 'SUSPECT', now, epoch, tonumber(version), tonumber(settle_ms)}
+local word = state == 'settled' and 'SETTLED' or 'SUSPECT'
+return {word, now, epoch, tonumber(version), tonumber(settle_ms)}

@@ -19,7 +19,7 @@
 -- KEYS[15] changes   zset   w   replaced
 -- KEYS[16] deadlines zset   w   replaced
 -- KEYS[17] gone      zset   w   replaced
--- KEYS[18] meta      hash   rw  replaced
+-- KEYS[18] meta      hash   rw  replaced; whose ledger it is and the last good config stay
 -- KEYS[19] journal   stream w   notes the new epoch
 -- ARGV[1] token      str        the leader's fencing token
 -- ARGV[2] state      str        settled, or suspect where the books came from a file
@@ -43,8 +43,10 @@ local built = redis.call('HMGET', new_meta, 'fence', 'epoch')
 if redis.call('HGET', lease, 'token') ~= token or built[1] ~= token then
   return {'FENCED'}
 end
-local replid = watch and string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)') or ''
+local server = watch and redis.call('INFO', 'replication') or ''
+local replid = string.match(server, 'master_replid:(%w+)') or ''
 local settle_ms = math.floor(now_us() / 1000) + settle_after_ms
+local kept = redis.call('HMGET', meta, 'cluster', 'config_version', 'config')
 
 for i = 2, 9 do
   redis.call('UNLINK', KEYS[i + 9])
@@ -54,6 +56,11 @@ for i = 2, 9 do
 end
 redis.call('UNLINK', new_journal)
 redis.call('HSET', meta, 'state', state, 'replid', replid, 'settle_ms', settle_ms)
+for i, field in ipairs({'cluster', 'config_version', 'config'}) do
+  if kept[i] then
+    redis.call('HSET', meta, field, kept[i])
+  end
+end
 redis.call(
   'XADD', journal, 'MAXLEN', '~', most, '*', 'what', 'build', 'uid', '-', 'name', '-',
   'from', '-', 'node', '-', 'before', '', 'after', built[2], 'context', '')

@@ -19,12 +19,14 @@ class Background:
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_ending = False
         self.failures: Counter[str] = Counter()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._is_ending = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -40,4 +42,6 @@ class Background:
             except Exception:
                 self.failures[name] += 1
                 log.exception("%s failed and is started again", name)
+            if self._is_ending:
+                return  # it failed, or ended, of being cancelled
             await asyncio.sleep(RESTART_AFTER)

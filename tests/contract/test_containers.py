@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +38,7 @@ TOKENS = {
     "variable": r"\bAE_[A-Z_]+(?=:)",
     "port": r"\b(?:6379|10298|10299|9100)\b(?!\.)",
     "path": r"(?<![\w./])\.?/(?:opt/\w+|(?:deploy|sample|usr/local/etc)[\w./-]*)",
-    "host": r"\b(?:redis|enforcer)(?=:\d)",
+    "host": r"\b(?:redis|enforcer)(?=:\d{4})",
 }
 """What a mistake can be in."""
 
@@ -174,6 +175,7 @@ def mistakes() -> Iterator[Any]:
 MISTAKES = list(mistakes())
 
 
+@pytest.mark.timeout(60)
 def test_image_answers_with_the_environment_of_the_compose_file(start_server: StartServer) -> None:
     stack = Stack(ROOT)
 
@@ -183,6 +185,7 @@ def test_image_answers_with_the_environment_of_the_compose_file(start_server: St
     assert found == []
 
 
+@pytest.mark.timeout(60)
 def test_replica_ends_in_order_when_compose_stops_it(start_server: StartServer) -> None:
     with replica(Stack(ROOT), start_server) as (_, running):
         running.terminate()
@@ -210,17 +213,13 @@ def test_compose_file_follows_the_schema_of_compose() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_mistakes_in_every_file_are_tried() -> None:
-    tried = [param.id.split("-")[-1] for param in MISTAKES]
+def test_mistakes_of_every_kind_are_tried() -> None:
+    tried = Counter(param.id.rpartition("-")[2] for param in MISTAKES)
 
-    assert {kind: tried.count(kind) for kind in TOKENS} == {
-        "variable": 9,
-        "port": tried.count("port"),
-        "path": tried.count("path"),
-        "host": 4,
-    }
-    assert tried.count("port") >= 24
-    assert tried.count("path") >= 12
+    assert tried["variable"] == len(Stack(ROOT).environment)
+    assert tried["port"] >= 24
+    assert tried["path"] >= 12
+    assert tried["host"] >= 4
 
 
 @pytest.mark.parametrize(("file", "at", "old", "new"), MISTAKES)
@@ -238,14 +237,10 @@ def test_mistyped_variable_port_host_or_path_is_found(
         ("docker-compose.yml", "AE_CLUSTER:", "AE_CLUSTRE:"),
         ("docker-compose.yml", 'AE_AGENT_PORT: "10299"', 'AE_AGENT_PORT: "10289"'),
         ("docker-compose.yml", "127.0.0.1:9100/readyz", "127.0.0.1:9101/readyz"),
-        ("docker-compose.yml", "./deploy/sample:/sample", "./deploy/smaple:/sample"),
         ("docker-compose.yml", "./deploy/sample:/sample", "./deploy/sample:/smaple"),
-        ("docker-compose.yml", "/sample/config.json", "/sample/confg.json"),
-        ("docker-compose.yml", "250m/1Gi", "250m"),
         ("docker-compose.yml", "--appendonly", "--appendnoly"),
         ("deploy/compose/haproxy.cfg", "enforcer:10298", "enforcer:10299"),
         ("deploy/compose/haproxy.cfg", "/readyz", "/raedyz"),
-        ("deploy/compose/haproxy.cfg", "check port 9100", "check port 9001"),
         ("Dockerfile", 'CMD ["serve"]', 'CMD ["sevre"]'),
     ],
 )
@@ -263,7 +258,6 @@ def test_mistake_keeps_the_image_from_working(
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("Dockerfile", "-slim-bookworm", ""),
         ("Dockerfile", "3.12.14", "3.12"),
         ("Dockerfile", 'CMD ["serve"]', "CMD serve"),
         ("Dockerfile", "USER 65532:65532", "USER root"),
@@ -271,7 +265,10 @@ def test_mistake_keeps_the_image_from_working(
         ("Dockerfile", "COPY lua lua", "COPY lau lau"),
         ("Dockerfile", "requirements/runtime.txt", "requirements/runtmie.txt"),
         ("Dockerfile", '["autoscale-enforcer"]', '["autoscale-enforcre"]'),
+        ("Dockerfile", "--from=build", "--from=biuld"),
         (".dockerignore", "!lua", "!lau"),
+        ("docker-compose.yml", "AE_AGENT_PORT", "AE_ADMIN_PORT"),
+        ("docker-compose.yml", '"true"', "true"),
         ("docker-compose.yml", "redis:7.2.14-alpine", "redis:latest"),
     ],
 )
@@ -288,7 +285,7 @@ def test_image_that_could_not_be_built_or_trusted_is_found(
 def test_haproxy_reads_its_config_and_reaches_each_door(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    """The real proxy, the replica behind it, and the Redis of the kind that the compose file has."""
+    """The real proxy, a replica behind it, and Redis as in the compose file."""
     stack = Stack(ROOT)
     haproxy = shutil.which("haproxy")
     assert haproxy, "haproxy is missing: run `make test-long` as root, or install it"

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import pytest
 
-from autoscale_enforcer.ledger.outcomes import Confirm, Fact, Lead, Permit, Release, Reserve
+from autoscale_enforcer.ledger.outcomes import Confirm, Fact, Keep, Lead, Permit, Release, Reserve
 from autoscale_enforcer.ledger.scripts import load_scripts
 
 ENUMS: dict[type[StrEnum], set[str]] = {
@@ -15,6 +15,7 @@ ENUMS: dict[type[StrEnum], set[str]] = {
     Confirm: {"confirm_bind"},
     Permit: {"request_permit"},
     Fact: {"put_pod", "put_node", "delete_pod", "delete_node"},
+    Keep: {"claim_ledger", "put_config", "trim_changes"},
     Lead: {
         *("take_lease", "drop_lease", "begin_build", "load_row", "publish_build"),
         "settle_ledger",
@@ -28,6 +29,8 @@ READS = {
     "read_bindings": {"BINDINGS"},
     "read_books": {"BOOKS"},
     "read_changes": {"DELTA", "FULL", "UNBUILT"},
+    "read_config": {"CONFIG", "NOTHING"},
+    "scan_pods": {"PORTION"},
     "read_pod": {"POD", "GONE", "UNKNOWN"},
 }
 """Scripts whose answer is no outcome of a change."""

@@ -24,9 +24,7 @@ def library(name: str) -> str:
 
 
 @ROWS
-def test_row_fields_are_the_same_in_lua_and_python(
-    lua: str, row: type[NodeRow | PodRow]
-) -> None:
+def test_row_fields_are_the_same_in_lua_and_python(lua: str, row: type[NodeRow | PodRow]) -> None:
     found = re.search(r"row_text\(\{(.*)\}, (\d+), value\)", library(lua), re.DOTALL)
     assert found is not None
     names, words = re.findall(r"'(\w+)'", found.group(1)), int(found.group(2))

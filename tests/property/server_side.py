@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis
+from redis.client import Pipeline
 
 from autoscale_enforcer.ledger.journal import JournalEntry
-from autoscale_enforcer.ledger.keys import BOOKS, Keys
+from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.scripts import SHEBANG, Script, load_scripts
 from autoscale_enforcer.ledger.verify import Books as Found
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.rows import NodeRow, PodRow
 from tests.property.steps import Step
-from tests.reference.world import HAPPENINGS
 
 CLOCK = "clock"
 """The key that says what time it is, for scripts with a `fake_clock`."""
@@ -34,6 +34,13 @@ local redis = (function(server)
     return {{string.sub(now, 1, -7), string.sub(now, -6)}}
   end}}, {{__index = server}})
 end)(redis)
+"""
+
+
+_LOSE_A_ROW = """
+local uids = redis.call('HKEYS', KEYS[1])
+table.sort(uids)
+return redis.call('HDEL', KEYS[1], uids[1])
 """
 
 
@@ -55,7 +62,6 @@ class Keyspace:
     lease: dict[str, str] = field(default_factory=dict)
     lease_ms: int = 0
     bindings: dict[str, str] = field(default_factory=dict)
-    key_count: int = 0
 
 
 class Scripted:
@@ -77,39 +83,59 @@ class Scripted:
 
     def do(self, step: Step, now: int) -> tuple[list[Any], Keyspace]:
         """The script's answer, and everything in the keys afterwards."""
+        return next(self.do_all([(step, now)]))
+
+    def do_all(self, timed: Sequence[tuple[Step, int]]) -> Iterator[tuple[list[Any], Keyspace]]:
+        """The same for each step, sent in one go: for those who know beforehand what comes."""
         pipe = self.client.pipeline(transaction=False)
+        for step, now in timed:
+            self._queue(pipe, step, now)
+            self._queue_reads(pipe)
+        answers = iter(pipe.execute(raise_on_error=False))
+        for _ in timed:
+            next(answers)  # of the clock
+            answer = next(answers)
+            if isinstance(answer, redis.ResponseError):
+                answer = [b"ERROR", str(answer).encode()]
+            yield (answer if isinstance(answer, list) else []), self._keyspace(answers)
+
+    def _queue(self, pipe: Pipeline, step: Step, now: int) -> None:
         pipe.set(CLOCK, now)
-        if step.script in HAPPENINGS:
-            self._happen(step.script)
-        else:
-            script = self.scripts[step.script]
-            keys = self.keys.keys(script.key_names, building=step.building)
-            pipe.evalsha(script.sha, len(keys), *keys, *script.arguments(step.given))
+        match step.script:
+            case "promotion":
+                pipe.execute_command("DEBUG", "CHANGE-REPL-ID")
+            case "lease_end":
+                pipe.delete(self.keys.key("lease"))
+            case "loss":
+                pipe.flushall()
+            case "row_loss":
+                pipe.eval(_LOSE_A_ROW, 1, self.keys.key("pods"))
+            case name:
+                script = self.scripts[name]
+                keys = self.keys.keys(script.key_names, building=step.building)
+                pipe.evalsha(script.sha, len(keys), *keys, *script.arguments(step.given))
+
+    def _queue_reads(self, pipe: Pipeline) -> None:
         for building in (False, True):
             keys = self.keys.keys(self._reader.key_names, building=building)
             pipe.evalsha(self._reader.sha, len(keys), *keys, 1, 0 if building else ENTRIES)
         pipe.hgetall(self.keys.key("lease"))
         pipe.pttl(self.keys.key("lease"))
         pipe.hgetall(self.keys.key("bindings"))
-        pipe.dbsize()
-        _, *answer, live, building_, lease, lease_ms, bindings, size = pipe.execute(
-            raise_on_error=False
-        )
-        if answer and isinstance(answer[0], redis.ResponseError):
-            answer = [[b"ERROR", str(answer[0]).encode()]]
+
+    def _keyspace(self, answers: Iterator[Any]) -> Keyspace:
+        live, building = next(answers), next(answers)
         journal = list(self._new_entries(live.pop()))
         found = _books(live)
         found.journal = [entry for entry, _ in journal]
-        keyspace = Keyspace(
-            found,
-            _books(building_[:-1]),
-            journal,
-            _text(lease),
-            lease_ms,
-            _text(bindings),
-            size - 1,
+        return Keyspace(
+            live=found,
+            building=_books(building[:-1]),
+            journal=journal,
+            lease=_text(next(answers)),
+            lease_ms=next(answers),
+            bindings=_text(next(answers)),
         )
-        return (answer[0] if answer else []), keyspace
 
     def _new_entries(self, newest: list[Any]) -> Iterator[tuple[JournalEntry, bytes]]:
         fresh = []
@@ -121,24 +147,6 @@ class Scripted:
         for fields in reversed(fresh):
             context = fields.pop(b"context")
             yield JournalEntry.decode(_text(fields)), context
-
-    def _happen(self, what: str) -> None:
-        key = self.keys.key
-        if what == "promotion":
-            self.client.execute_command("DEBUG", "CHANGE-REPL-ID")
-        elif what == "lease_end":
-            self.client.delete(key("lease"))
-        elif what == "loss":
-            self.client.flushall()
-        else:
-            uid, *_ = self.client.hkeys(key("pods"))
-            self.client.hdel(key("pods"), uid)
-
-
-def expected_keys(found: Found) -> int:
-    """How many keys such books need, the journal apart."""
-    parts = [getattr(found, name) for name in BOOKS if name not in ("facts", "journal")]
-    return sum(map(bool, [*parts, found.blobs]))
 
 
 def _books(parts: list[Any]) -> Found:

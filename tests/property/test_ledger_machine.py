@@ -119,7 +119,11 @@ def test_scripts_do_what_the_model_does_in_every_outcome(
 
     words = run(LedgerMachine, scripted, stories=2_000)
 
-    seen = {(s.name, word): words[s.name, word] for s in scripted.scripts.values() for word in s.words}
+    seen = {
+        (s.name, word): words[s.name, word] for s in scripted.scripts.values() for word in s.words
+    }
     with capsys.disabled():
-        print("\n" + "\n".join(f"{count:7} {name:16} {word}" for (name, word), count in seen.items()))
+        print(
+            "\n" + "\n".join(f"{count:7} {name:16} {word}" for (name, word), count in seen.items())
+        )
     assert not {key: count for key, count in seen.items() if count < ENOUGH}

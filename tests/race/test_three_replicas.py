@@ -206,7 +206,7 @@ class Client:
 async def race(server: Server, folder: Path, *, calls: int) -> None:
     flags = ("--hold-lifetime=10m", "--settle-after=0s", "--journal-length=1000000")
     ledger = Ledger.open(LedgerSettings(connection=ConnectionSettings(url=server.url)))
-    async with serving(server.url, cluster_file(folder), *flags) as replicas:
+    async with serving(server.url, f"file:{cluster_file(folder)}", *flags) as replicas:
         start = await read_books(ledger)
         timeout = aiohttp.ClientTimeout(total=30)
         async with aiohttp.ClientSession(timeout=timeout) as http:

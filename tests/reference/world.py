@@ -7,7 +7,7 @@ that the script must give; so one recorded step can be run here and on a server 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from autoscale_enforcer.ledger.outcomes import Lead, Permit, Reserve
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
@@ -18,6 +18,9 @@ from tests.reference.books import Books, Node
 Arguments = dict[str, str | int | bytes]
 Answer = list[str | int]
 """Word first, then amounts or names."""
+
+REFUSED = "REFUSED"
+"""No script's word: whatever is answered, an error too, nothing may be written."""
 
 HAPPENINGS = ("promotion", "loss", "row_loss", "lease_end")
 """What befalls the server itself; no script."""
@@ -68,6 +71,8 @@ class World:
                 return ["NOTED", self.bindings.setdefault(_uid(a), _node(a))]
             case "read_bindings":
                 return ["BINDINGS"]
+        if not _is_row(a.get("said", "")):
+            return [REFUSED]
         books = self.building if building else self.live
         if script in READS:
             return READS[script](books or Books(epoch=""), a, now)
@@ -238,6 +243,10 @@ READS: dict[str, Callable[[Books, Arguments, int], Answer]] = {
     "read_pod": _read_pod,
     "find_lapsed": _find_lapsed,
 }
+
+
+def _is_row(said: str | int | bytes) -> bool:
+    return not said or len(str(said).split(" ")) == len(fields(PodRow))
 
 
 def _uid(a: Arguments) -> PodUid:

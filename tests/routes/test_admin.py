@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
-import aiohttp
 import pytest
+from aiohttp import web
 
 from autoscale_enforcer.api.admin import admin_app
 from autoscale_enforcer.api.replica import _runner
@@ -90,9 +90,7 @@ async def test_pod_says_what_it_holds(replica: Replica, cluster: ClusterDouble) 
     }
 
 
-async def test_pod_says_what_cannot_be_read_of_it(
-    replica: Replica, cluster: ClusterDouble
-) -> None:
+async def test_pod_says_what_cannot_be_read_of_it(replica: Replica, cluster: ClusterDouble) -> None:
     cluster.pod("u1", node="n1", metadata=runs_vm(annotations={}))
     await replica.catch_up()
 
@@ -103,7 +101,6 @@ async def test_pod_says_what_cannot_be_read_of_it(
 
 @pytest.mark.parametrize("name", ["u9", "a b", "a\nb", "a\0b", "\udcff", "é", "x" * 3000, "-"])
 async def test_what_nobody_knows_is_not_found(replica: Replica, name: str) -> None:
-    """A name that is no text went to Redis and failed every call in the same pipeline."""
     path = quote(name, errors="surrogateescape")
 
     for place in (f"pods/default/{path}", f"pods/{path}/u1", f"nodes/{path}"):
@@ -157,7 +154,7 @@ async def test_it_is_not_ready_while_it_stops(replica: Replica) -> None:
     app = admin_app(replica.ledger, replica="r1", is_stopping=stop.is_set)
     runner = _runner(app, Settings())
     await runner.setup()
-    site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
 
     stop.set()

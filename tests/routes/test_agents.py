@@ -226,9 +226,7 @@ async def test_a_vm_gets_its_permit_once_its_object_can_be_read(
 ) -> None:
     cluster.pod("vm-1", node="n1", metadata=runs_vm(annotations={}))
     await replica.catch_up()
-    cluster.vm(
-        "vm-a", vm_resources("1", 1), labels={"autoscaling.neon.tech/enabled": "true"}
-    )
+    cluster.vm("vm-a", vm_resources("1", 1), labels={"autoscaling.neon.tech/enabled": "true"})
     await replica.catch_up()
 
     assert await replica.permit("vm-1", 2, "1Gi") == (2, "1Gi")
@@ -286,9 +284,7 @@ async def test_nothing_grows_while_the_ledger_is_suspect_but_shrinking_goes_on(
     assert (grown, shrunk) == ((2, "1Gi"), ("250m", "1Gi"))  # what was told before comes back
 
 
-async def test_agents_below_v4_need_a_configured_unit(
-    vm: Replica, start: StartReplica
-) -> None:
+async def test_agents_below_v4_need_a_configured_unit(vm: Replica, start: StartReplica) -> None:
     slots = {"protoVersion": 5, "resources": {"vCPUs": 2, "mem": 2}}
 
     without = await vm.ask("vm-1", 0, 0, **slots)

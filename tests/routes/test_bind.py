@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from autoscale_enforcer.api.extender.bind import answer_bind
 from autoscale_enforcer.config.scheduler_config import SchedulerConfig
 from autoscale_enforcer.policy.fit import Reason
 from tests.routes.conftest import StartReplica
@@ -21,7 +23,7 @@ from tests.support.cluster_double import (
     pod_json,
     reply_lost,
 )
-from tests.support.replica import Replica, bind_args
+from tests.support.replica import Replica, bind_args, until
 
 BY_NOW = timedelta(milliseconds=1)
 """The lifetime of holds that have lapsed by the time a sweep looks."""
@@ -407,9 +409,50 @@ async def test_a_caller_that_hangs_up_changes_nothing(
     await asyncio.wait([call])
     gate.open.set()
 
-    while await replica.where("u1") != "bound n1":
-        await asyncio.sleep(0.001)
+    async def is_bound() -> bool:
+        return await replica.where("u1") == "bound n1"
+
+    await until(is_bound)
     assert cluster.where("u1") == "n1"
+
+
+@pytest.mark.parametrize("ends", ["passing", "losing"])
+async def test_a_bind_whose_handler_is_cancelled_goes_on(
+    replica: Replica, cluster: ClusterDouble, ends: str
+) -> None:
+    """Field report 26: hang-up in mid-bind, whatever the server's cancellation setting."""
+    pod, gate = cluster.pod("u1"), Gate()
+    cluster.answers_bind(getattr(gate, ends))
+    body = json.dumps(bind_args(pod)).encode()
+    handler = asyncio.ensure_future(answer_bind(replica.desk, body))
+    await gate.arrived.wait()
+
+    handler.cancel()
+    await asyncio.wait([handler])
+    gate.open.set()
+    await asyncio.wait(replica.desk._running)
+
+    assert handler.cancelled()
+    assert await replica.where("u1") == "bound n1"
+
+
+async def test_a_bind_that_nobody_waits_for_may_fail_quietly(
+    replica: Replica, cluster: ClusterDouble, caplog: pytest.LogCaptureFixture
+) -> None:
+    pod, gate = cluster.pod("u1"), Gate()
+    cluster.answers_bind(gate.losing)
+    await replica.filter(pod)
+    cluster.down = {"read_pod"}
+    body = json.dumps(bind_args(pod)).encode()
+    handler = asyncio.ensure_future(answer_bind(replica.desk, body))
+    await gate.arrived.wait()
+
+    handler.cancel()
+    await asyncio.wait([handler])
+    gate.open.set()
+    await asyncio.wait(replica.desk._running)
+
+    assert caplog.text == ""
 
 
 async def test_bind_binds_pods_of_ignored_namespaces_without_a_hold(

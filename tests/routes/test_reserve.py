@@ -259,7 +259,10 @@ async def test_reserve_answers_error_while_the_node_is_not_settled(start: StartR
         ({"Pod": pod_json("u1"), "NodeName": "a b"}, "NodeName"),
         ({"Pod": {"Name": "u1", "UID": "u1"}, "NodeName": "n1"}, "Pod.Namespace"),
         ({"Pod": {"Namespace": "x", "Name": "a/b", "UID": "u"}, "NodeName": "n1"}, "Pod.Name"),
-        ({"Pod": {"metadata": {"namespace": "x", "name": "y"}}, "NodeName": "n"}, "Pod.metadata.uid"),
+        (
+            {"Pod": {"metadata": {"namespace": "x", "name": "y"}}, "NodeName": "n"},
+            "Pod.metadata.uid",
+        ),
     ],
 )
 @pytest.mark.parametrize("verb", ["reserve", "unreserve"])

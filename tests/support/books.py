@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import textwrap
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -29,7 +29,6 @@ from autoscale_enforcer.ledger.ledger import Leadership, Ledger, LedgerSettings
 from autoscale_enforcer.ledger.outcomes import (
     Confirm,
     Fact,
-    Lead,
     PermitAnswer,
     Release,
     ReserveAnswer,
@@ -38,7 +37,7 @@ from autoscale_enforcer.ledger.pipeline import Call, Pipeline
 from autoscale_enforcer.ledger.scripts import Script, load_scripts
 from autoscale_enforcer.model.facts import NodeFact, PodFact, VmFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
-from autoscale_enforcer.model.resources import NOTHING, Overcommit, Resources
+from autoscale_enforcer.model.resources import Overcommit, Resources
 from autoscale_enforcer.model.rows import NO_WORD, NodeRow, PodRow, said_row
 from tests.support.prelude import with_prelude
 
@@ -69,6 +68,9 @@ class Given:
 
     async def connect(self) -> redis.asyncio.Redis:
         return self.client
+
+    async def close(self) -> None:
+        """The client is closed by who made it."""
 
 
 def scripts_for(flavour: Flavour) -> dict[str, Script]:
@@ -421,22 +423,3 @@ def _merged(shown: dict[str, str]) -> dict[str, str]:
             first = alike[0]
             shown = {word if n == first else n: v for n, v in shown.items() if n not in alike[1:]}
     return shown
-
-
-__all__ = [
-    "EPOCH",
-    "GIB",
-    "NOTHING",
-    "SETTINGS",
-    "TOKEN",
-    "Books",
-    "Dump",
-    "Flavour",
-    "Given",
-    "Lead",
-    "lines",
-    "pod",
-    "replace",
-    "scripts_for",
-    "vm",
-]

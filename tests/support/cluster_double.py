@@ -91,7 +91,8 @@ class ClusterDouble:
         """UID, node and resourceVersion of each Binding that was sent."""
         self.down: set[str] = set()
         """Methods that end as ClusterUnavailable."""
-        self.before_list: Callable[[], object] = lambda: None
+        self.before_list: Callable[[], Awaitable[None]] | None = None
+        """Awaited by each list before it reads anything."""
         self._bind_answers: list[BindAnswer] = []
         self._on_their_way: list[Apply] = []
         self._version = 100
@@ -154,6 +155,16 @@ class ClusterDouble:
 
     # ClusterSource
 
+    async def read_node(self, name: NodeName) -> NodeFact | None:
+        await self._called("read_node")
+        found = self.nodes.get(name)
+        return read_node(convert(found, NodeObject)) if found else None
+
+    async def facts_on(self, node: NodeName) -> list[PodFact]:
+        await self._called("facts_on")
+        facts = map(self._fact, self.pods.values())
+        return [fact for fact in facts if fact.node == node]
+
     async def read_pod(self, name: PodName) -> PodFact | None:
         await self._called("read_pod")
         found = self.pods.get(name)
@@ -190,7 +201,8 @@ class ClusterDouble:
 
     async def list_nodes(self) -> list[NodeFact]:
         await self._called("list_nodes")
-        self.before_list()
+        if self.before_list:
+            await self.before_list()
         return [read_node(convert(node, NodeObject)) for node in self.nodes.values()]
 
     async def list_pods(self) -> list[PodFact]:

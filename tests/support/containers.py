@@ -35,14 +35,13 @@ _EXACT_TAG = re.compile(r"[a-z0-9./-]+:\d+\.\d+\.\d+[a-z0-9.-]*(@sha256:[0-9a-f]
 _PATH = re.compile(r"(?:^|:)(/[\w./-]+)$")
 
 
-class StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is written twice, as Compose does."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+def repeated_keys(node: yaml.Node | None) -> Iterator[str]:
+    """Keys that are written twice in one mapping: Compose refuses them, PyYAML takes the last."""
+    if isinstance(node, yaml.MappingNode):
         keys = [key.value for key, _ in node.value]
-        if repeated := {key for key in keys if keys.count(key) > 1}:
-            raise yaml.YAMLError(f"{node.start_mark}: written twice: {repeated}")
-        return super().construct_mapping(node, deep)
+        yield from {key for key in keys if keys.count(key) > 1}
+        for _, value in node.value:
+            yield from repeated_keys(value)
 
 
 class Dockerfile:
@@ -83,6 +82,7 @@ class ProxyConfig:
 
     def __init__(self, file: Path) -> None:
         self.sections: dict[str, list[list[str]]] = {}
+        lines: list[list[str]] = []
         for line in file.read_text().splitlines():
             words = line.partition("#")[0].split()
             if words and not line[0].isspace():
@@ -119,16 +119,26 @@ class Stack:
         self.folder = folder
         self.compose_file = folder / "docker-compose.yml"
         self.proxy_file = folder / "deploy" / "compose" / "haproxy.cfg"
-        compose = yaml.load(self.compose_file.read_bytes(), StrictLoader)
-        self.services: dict[str, dict[str, Any]] = compose["services"]
+        text = self.compose_file.read_text()
+        self.repeated = sorted(repeated_keys(yaml.compose(text)))
+        self.services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
         self.image = Dockerfile(folder / "Dockerfile")
         self.proxy = ProxyConfig(self.proxy_file)
 
     @property
     def environment(self) -> dict[str, str]:
         """Of a replica, as the compose file has it."""
-        environment: dict[str, str] = self.services[REPLICA]["environment"]
+        return {name: str(value) for name, value in self._environment.items()}
+
+    @property
+    def _environment(self) -> dict[str, object]:
+        environment: dict[str, object] = self.services[REPLICA]["environment"]
         return environment
+
+    @property
+    def no_texts(self) -> list[str]:
+        """Variables that YAML may read as something else than what is written."""
+        return [name for name, value in self._environment.items() if not isinstance(value, str)]
 
     @property
     def healthcheck(self) -> list[str]:
@@ -155,6 +165,7 @@ def misfits(stack: Stack) -> Iterator[str]:
     """Everything in one of the files that does not fit another of them, or the checkout."""
     yield from _wrong_image(stack)
     yield from _wrong_sources(stack)
+    yield from _wrong_venv(stack)
     yield from _wrong_ports(stack)
     yield from _wrong_routes(stack)
     yield from _wrong_variables(stack)
@@ -235,31 +246,35 @@ def _wrong_image(stack: Stack) -> Iterator[str]:
 
 def _wrong_sources(stack: Stack) -> Iterator[str]:
     """What is copied must be there, and be let through; what is used must have been copied."""
-    image, copied = stack.image, set[str]()
-    stages = {rest.split(" AS ")[-1] for rest in image.all("FROM")}
-    for words in (rest.split() for rest in image.all("COPY")):
-        if words[0].startswith("--from="):
-            venv = words[-1]
-            if words[0] != "--from=build" or "build" not in stages or words[1] != venv:
-                yield f"COPY {words} has no source"
-            if image.environment["PATH"].split(":")[0] != f"{venv}/bin":
-                yield f"PATH does not begin with {venv}/bin"
-            if not any(f"-m venv {venv} " in run for run in image.all("RUN")):
-                yield f"nothing makes {venv}"
-            continue
-        copied.update(words[:-1])
-        gone = [name for name in words[:-1] if not _is_in_context(stack.folder, name)]
-        yield from (f"COPY {name}: not there, or held back" for name in gone)
-    commands = " ".join(image.all("RUN"))
+    copies = [rest.split() for rest in stack.image.all("COPY")]
+    copied = {name for words in copies if words[0][0] != "-" for name in words[:-1]}
+    for name in copied:
+        if not _is_in_context(stack.folder, name):
+            yield f"COPY {name}: not there, or held back"
+    commands = " ".join(stack.image.all("RUN"))
     used = set(re.findall(r"--requirement (\S+)", commands))
-    yield from (f"{name} is used, not copied" for name in used - copied)
-    yield from (f"{name} is copied, not used" for name in _locks(copied) - used)
+    yield from (f"{name} is copied or used, not both" for name in used ^ _locks(copied))
     yield from (f"{path} is no venv" for path in _programs(commands) - _venvs(commands))
     if commands.count("--requirement ") != commands.count("--require-hashes "):
         yield "something is installed without its hashes"
-    for needed in ("LICENSE", "README.md", "pyproject.toml", "service", "lua"):
-        if needed not in copied:
-            yield f"the wheel needs {needed}"
+    needed = {"LICENSE", "README.md", "pyproject.toml", "service", "lua"}
+    yield from (f"the wheel needs {name}" for name in needed - copied)
+
+
+def _wrong_venv(stack: Stack) -> Iterator[str]:
+    """What the build stage made is where the image looks for it."""
+    commands = " ".join(stack.image.all("RUN"))
+    (words,) = [rest.split() for word, rest in stack.image.last_stage if word == "COPY"]
+    if words[0] != "--from=build" or not stack.image.all("FROM")[0].endswith(" AS build"):
+        yield f"{words[0]} names no stage"
+    for where in words[1:]:
+        if where not in _venvs(commands):
+            yield f"nothing makes {where}"
+    if stack.image.environment["PATH"].split(":")[0] != f"{words[-1]}/bin":
+        yield f"PATH does not begin with {words[-1]}/bin"
+    for path in re.findall(r"/dist\b\S*", commands):
+        if path not in {"/dist", "/dist/*.whl"}:
+            yield f"{path} is not where the wheel is"
 
 
 def _locks(copied: set[str]) -> set[str]:
@@ -314,11 +329,10 @@ def _wrong_routes(stack: Stack) -> Iterator[str]:
 
 
 def _wrong_variables(stack: Stack) -> Iterator[str]:
-    for name, value in stack.environment.items():
-        if name not in _replica_variables():
-            yield f"serve reads no {name}"
-        if not isinstance(value, str):
-            yield f"{name} is no text: YAML may read it as something else"
+    yield from (f"{key} is written twice" for key in stack.repeated)
+    yield from (f"{name} is no text" for name in stack.no_texts)
+    for name in stack.environment.keys() - _replica_variables().keys():
+        yield f"serve reads no {name}"
 
 
 def _wrong_paths(stack: Stack) -> Iterator[str]:
@@ -330,6 +344,6 @@ def _wrong_paths(stack: Stack) -> Iterator[str]:
                 yield f"HAProxy's image does not read {inside}"
     for name, value in stack.environment.items():
         if found := _PATH.search(value):
-            path = outside(found[1], stack, lambda _, port: port)
-            if path == found[1] or not Path(path).exists():
+            moved = outside(found[1], stack, lambda _, port: port)
+            if moved == found[1] or not Path(moved).exists():
                 yield f"{name}: nothing is mounted at {found[1]}"

@@ -1,11 +1,12 @@
-"""A proxy before a Redis server that keeps what was asked, and loses or delays what it is told to."""
+"""A proxy before a Redis server: keeps what was asked, loses or delays what it is told to."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 from typing import Self
+
+import hiredis
 
 from tests.support.servers import Server
 
@@ -25,6 +26,7 @@ class Proxy:
         self._listener: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._lose, self._refuse = 0, 0
+        self._news = asyncio.Event()
         self.commands: list[Command] = []
         """Every command that was sent to us, in order."""
         self.requests_pass = asyncio.Event()
@@ -34,7 +36,7 @@ class Proxy:
         self.delay = 0.0
 
     async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_unix_server(self._serve, self._socket)
+        self._listener = await asyncio.start_unix_server(self._accept, self._socket)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -43,7 +45,6 @@ class Proxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        Path(self._socket).unlink(missing_ok=True)
 
     @property
     def url(self) -> str:
@@ -69,45 +70,78 @@ class Proxy:
     async def until_sent(self, sha: str, count: int = 1) -> None:
         """Wait until a script was sent so many times; pytest's time limit ends the wait."""
         while len(self.sent(sha)) < count:
-            await asyncio.sleep(0.001)
+            self._news.clear()
+            await self._news.wait()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.create_task(self._serve(reader, writer)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._tasks.add(task)
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            await self._pass_on(reader, writer)
-        writer.close()
+        try:
+            with contextlib.suppress(OSError):
+                await self._pass_on(reader, writer)
+        finally:
+            await _closed(writer)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_unix_connection(self._server.socket)
         try:
-            while request := await reader.read(1 << 20):
-                guarded = self._note(request)
+            while request := await _whole_request(reader):
+                commands = parsed(request)
+                self.commands += commands
+                self._news.set()
+                guarded = any(command[0] == b"EVAL" for command in commands)
                 await self.requests_pass.wait()
                 if guarded and self._refuse:
                     self._refuse -= 1
                     return
                 server_writer.write(request)
-                reply = await server_reader.read(1 << 20)
+                replies = await _whole_replies(server_reader, len(commands))
                 await asyncio.sleep(self.delay)
                 await self.replies_pass.wait()
                 if guarded and self._lose:
                     self._lose -= 1
                     return
-                writer.write(reply)
+                writer.write(replies)
         finally:
-            server_writer.close()
+            await _closed(server_writer)
 
-    def _note(self, request: bytes) -> bool:
-        """Keep what is asked; whether it is a pipeline of ours, and no loading of scripts."""
-        commands = parsed(request)
-        self.commands += commands
-        return any(command[0] == b"EVAL" for command in commands)
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def _whole_request(reader: asyncio.StreamReader) -> bytes:
+    """All that a client has sent, to the end of a command; empty at its end."""
+    request = b""
+    while chunk := await reader.read(1 << 20):
+        request += chunk
+        with contextlib.suppress(ValueError):
+            parsed(request)
+            return request
+    return b""
+
+
+async def _whole_replies(reader: asyncio.StreamReader, count: int) -> bytes:
+    replies, parser = b"", hiredis.Reader(notEnoughData=_MISSING)
+    while count:
+        chunk = await reader.read(1 << 20)
+        if not chunk:
+            raise ConnectionResetError
+        replies += chunk
+        parser.feed(chunk)
+        while count and parser.gets() is not _MISSING:
+            count -= 1
+    return replies
+
+
+_MISSING = object()
 
 
 def parsed(request: bytes) -> list[Command]:
-    """The commands in a request, each an array of bulk strings."""
+    """The commands in a request; ValueError where it ends within one."""
     commands, at = [], 0
     while at < len(request):
         count, at = _number(request, at)
@@ -117,6 +151,8 @@ def parsed(request: bytes) -> list[Command]:
             command.append(request[at : at + size])
             at += size + 2
         commands.append(command)
+    if at != len(request):
+        raise ValueError("incomplete")
     return commands
 
 

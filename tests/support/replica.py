@@ -6,27 +6,31 @@ Its leader does nothing on its own: `lead` is one turn of it, so that a test dec
 from __future__ import annotations
 
 import asyncio
+import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
 import aiohttp
-import redis.asyncio
+from aiohttp import web
 
-from autoscale_enforcer.api.replica import Ports, _apps, _listen
+from autoscale_enforcer.api.admin import admin_app
+from autoscale_enforcer.api.agents import AgentDesk, agent_app
+from autoscale_enforcer.api.extender.app import extender_app
+from autoscale_enforcer.api.extender.desk import Desk
+from autoscale_enforcer.api.replica import _runner
 from autoscale_enforcer.cluster.binder import Binder
 from autoscale_enforcer.cluster.leader import Leader, LeaderSettings
+from autoscale_enforcer.cluster.learner import NodeLearner
 from autoscale_enforcer.cluster.source import ClusterSource
+from autoscale_enforcer.cluster.sweep import Sweeper
+from autoscale_enforcer.cluster.upkeep import ListUpkeep
+from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.scheduler_config import DEFAULT_CONFIG, SchedulerConfig
-from autoscale_enforcer.config.settings import (
-    LimitSettings,
-    ListenSettings,
-    ReplicaSettings,
-    Settings,
-)
+from autoscale_enforcer.config.settings import LimitSettings, Settings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger, LedgerSettings
@@ -38,6 +42,8 @@ from autoscale_enforcer.model.rows import NodeRow, PodRow
 from tests.support.cluster_double import Json
 
 Door = Literal["extender", "agent", "admin"]
+
+_LARGE = 1 << 20
 
 UNIT = {"vCPUs": "250m", "mem": "1Gi"}
 """The compute unit of the field reports."""
@@ -54,6 +60,7 @@ class Kind:
     hold_lifetime: timedelta = timedelta(seconds=30)
     settle_after: timedelta = timedelta(0)
     call_budget: timedelta = timedelta(seconds=2)
+    renew_every: timedelta = timedelta(seconds=1.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +109,13 @@ class Replica:
 
     kind: Kind
     ledger: Ledger
+    desk: Desk
     binder: Binder
     leader: Leader
-    ports: Ports
+    ports: dict[Door, int]
     session: aiohttp.ClientSession
-    raw: redis.asyncio.Redis
+    raw: Any
+    """A client that bypasses the ledger and answers bytes."""
 
     # What reaches it
 
@@ -120,8 +129,10 @@ class Replica:
         headers: dict[str, str] | None = None,
     ) -> Reply:
         """One request, whatever comes of it; a body that is no text goes as JSON."""
-        data = body if isinstance(body, bytes | str) or hasattr(body, "__aiter__") else _json(body)
-        url = f"http://127.0.0.1:{getattr(self.ports, door)}{path}"
+        data: Any = body if isinstance(body, bytes | str | AsyncIterable) else _json(body)
+        if isinstance(data, bytes) and len(data) > _LARGE:
+            data = io.BytesIO(data)  # aiohttp wants it so
+        url = f"http://127.0.0.1:{self.ports[door]}{path}"
         async with self.session.request(method, url, data=data, headers=headers) as answer:
             return Reply(answer.status, dict(answer.headers), await answer.read())
 
@@ -184,15 +195,17 @@ class Replica:
 
     async def catch_up(self) -> None:
         """Its leader books everything that the cluster has."""
-        await self.leader.resign()
-        self.leader._token = ""
+        self.leader._has_caught_up = False
         await self.lead()
 
     async def sweep(self, *, lapsed: int = 1) -> None:
         """Its leader looks for lapsed holds, once so many have lapsed."""
-        while len((await self.ledger.find_lapsed(limit=100)).pods) < lapsed:
-            await asyncio.sleep(0.001)
-        await self.leader._sweep()
+
+        async def have_lapsed() -> bool:
+            return len((await self.ledger.find_lapsed(limit=100)).pods) >= lapsed
+
+        await until(have_lapsed)
+        await self.leader._sweeper.sweep()
 
     async def loses_its_primary(self) -> None:
         """Another server is primary now, as far as the ledger can tell: a suspect epoch begins."""
@@ -240,6 +253,12 @@ class Replica:
         return await self.raw.get(key)
 
 
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for a state; pytest's time limit ends the wait."""
+    while not await is_so():
+        await asyncio.sleep(0.001)
+
+
 def bind_args(pod: Json, node: str = "n1") -> Json:
     """ExtenderBindingArgs for a pod."""
     named = pod["metadata"]
@@ -253,24 +272,56 @@ def bind_args(pod: Json, node: str = "n1") -> Json:
 
 @asynccontextmanager
 async def running(
-    url: str, raw: redis.asyncio.Redis, source: ClusterSource | Any, kind: Kind
+    url: str, raw: Any, source: ClusterSource | Any, kind: Kind
 ) -> AsyncIterator[Replica]:
     """A replica that answers; `source` may also be a function that makes one of a ledger."""
-    settings = Settings(
-        listen=ListenSettings(host="127.0.0.1", extender_port=0, agent_port=0, admin_port=0),
-        limits=kind.limits,
-        replica=ReplicaSettings(name=kind.name, compute_unit=kind.compute_unit),
-    )
     async with AsyncExitStack() as stack:
         ledger = Ledger.open(_ledger_settings(url, kind))
         stack.push_async_callback(ledger.close)
         source = source(ledger) if callable(source) else source
-        binder = Binder(ledger, source, ignored_namespaces=kind.config.ignored_namespaces)
-        leader = Leader(ledger, source, binder, config=kind.config, settings=_leader_settings(kind))
-        apps = _apps(settings, ledger, source, binder, kind.config, asyncio.Event())
-        ports = await _listen(stack, apps, settings)
+        config = LiveConfig(kind.config, version="1")
+        binder = Binder(ledger, source, config)
+        leader = Leader(
+            ledger,
+            ListUpkeep(ledger, source, config),
+            Sweeper(ledger, source, binder, replica=kind.name),
+            settings=_leader_settings(kind),
+        )
+        learner = NodeLearner(ledger, source, config)
+        stack.push_async_callback(learner.close)
+        desk = Desk(
+            ledger=ledger,
+            source=source,
+            binder=binder,
+            learner=learner,
+            config=config,
+            replica=kind.name,
+        )
+        agents = AgentDesk(
+            ledger=ledger,
+            source=source,
+            config=config,
+            compute_unit=kind.compute_unit,
+            replica=kind.name,
+        )
+        ports = {
+            "extender": await _open(stack, extender_app(desk, kind.limits), kind),
+            "agent": await _open(stack, agent_app(agents, kind.limits), kind),
+            "admin": await _open(
+                stack, admin_app(ledger, replica=kind.name, is_stopping=lambda: False), kind
+            ),
+        }
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Replica(kind, ledger, binder, leader, ports, session, raw)
+        yield Replica(kind, ledger, desk, binder, leader, ports, session, raw)
+
+
+async def _open(stack: AsyncExitStack, app: web.Application, kind: Kind) -> int:
+    runner = _runner(app, Settings(limits=kind.limits))
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    return site.port
 
 
 def _ledger_settings(url: str, kind: Kind) -> LedgerSettings:
@@ -286,9 +337,8 @@ def _leader_settings(kind: Kind) -> LeaderSettings:
     return LeaderSettings(
         replica=kind.name,
         lease_lifetime=timedelta(seconds=5),
-        renew_every=timedelta(seconds=1.5),
+        renew_every=kind.renew_every,
         sweep_every=timedelta(hours=1),
-        config_version="1",
     )
 
 
@@ -298,6 +348,3 @@ def _json(body: Any) -> bytes:
 
 def _coded(answer: Json) -> tuple[str, list[str]]:
     return answer["Code"], answer["Reasons"]
-
-
-__all__ = ["UNIT", "Filtered", "Kind", "Replica", "Reply", "bind_args", "replace", "running"]

@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
@@ -31,9 +30,15 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    redis_url: str, cluster: Path, *flags: str, replicas: int = 3
+    redis_url: str, cluster: str, *flags: str, replicas: int = 3, shared_port: int = 0
 ) -> AsyncIterator[list[Served]]:
-    """So many replicas on ports of their own; all of them are gone afterwards."""
+    """So many replicas on ports of their own; all of them are gone afterwards.
+
+    `cluster` is a source, such as `file:PATH`. With `shared_port` they also share that one for
+    kube-scheduler.
+    """
+    if shared_port:
+        flags = (*flags, f"--extender-port={shared_port}", "--reuse-port", "--own-ports=0,0,0")
     async with AsyncExitStack() as stack:
         processes = []
         for number in range(1, replicas + 1):
@@ -44,14 +49,15 @@ async def serving(
             stack.push_async_callback(_stop, process)
             processes.append(process)
         async with asyncio.timeout(READY_SECONDS):
-            yield [await _ready(process) for process in processes]
+            ready = [await _ready(process) for process in processes]
+        yield ready
 
 
-def _command(redis_url: str, cluster: Path, name: str, flags: Sequence[str]) -> list[str]:
+def _command(redis_url: str, cluster: str, name: str, flags: Sequence[str]) -> list[str]:
     ports = [f"--{door}-port=0" for door in ("extender", "agent", "admin")]
     return [
         *(sys.executable, "-m", "autoscale_enforcer.cli.main", "serve"),
-        *("--redis-url", redis_url, "--cluster", f"file:{cluster}", "--replica-name", name),
+        *("--redis-url", redis_url, "--cluster", cluster, "--replica-name", name),
         *ports,
         *flags,
     ]
@@ -62,7 +68,8 @@ async def _ready(process: asyncio.subprocess.Process) -> Served:
     line = await process.stdout.readline()
     assert line, f"a replica ended with {await process.wait()} before it was ready"
     said: dict[str, Any] = json.loads(line)
-    url = {door: f"http://{HOST}:{port}" for door, port in said["ports"].items() if door != "own"}
+    ports = said["ports"].pop("own", None) or said["ports"]
+    url = {door: f"http://{HOST}:{port}" for door, port in ports.items()}
     return Served(
         said["replica"], process, f"{url['extender']}/extender", url["agent"], url["admin"]
     )

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from autoscale_enforcer.api.http import application, json_answer, read_body, text_answer
 from autoscale_enforcer.cluster.source import ClusterSource
-from autoscale_enforcer.config.scheduler_config import SchedulerConfig
+from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import LimitSettings
 from autoscale_enforcer.errors import LedgerUnavailable, WireError
 from autoscale_enforcer.ledger.ledger import Ledger, unpack_fact
@@ -33,7 +33,7 @@ class AgentDesk:
 
     ledger: Ledger
     source: ClusterSource
-    config: SchedulerConfig
+    config: LiveConfig
     compute_unit: Resources | None
     """`--compute-unit`, where the config has none."""
     replica: str
@@ -69,7 +69,7 @@ async def _answer(desk: AgentDesk, asked: AgentRequest) -> bytes:
     factor = effective_factor(
         asked.version,
         requested=asked.compute_unit,
-        configured=desk.config.compute_unit or desk.compute_unit,
+        configured=desk.config.current.compute_unit or desk.compute_unit,
     )
     slot_bytes = 1 if asked.version.mem_in_bytes else await _slot_bytes(desk, asked.full_name)
     answer = await _request(desk, asked, stamp, factor, slot_bytes)
@@ -104,8 +104,8 @@ async def _request(
 
 async def _slot_bytes(desk: AgentDesk, name: PodName) -> int:
     """Size of the slots that agents below v4.0 count in: the config's, else the VM's own."""
-    if desk.config.mem_block_size:
-        return desk.config.mem_block_size
+    if desk.config.current.mem_block_size:
+        return desk.config.current.mem_block_size
     fact = unpack_fact(await desk.ledger.read_pod(name=name)) or await _learn(desk, name)
     if fact.vm is None:
         return 1  # no VM, or none that can be read: the request says so
@@ -117,6 +117,6 @@ async def _learn(desk: AgentDesk, name: PodName) -> PodFact:
     fact = await desk.source.read_pod(name)
     if fact is None or fact.node is None or fact.finished:
         raise NotFound(name)
-    ignored = fact.namespace in desk.config.ignored_namespaces
+    ignored = fact.namespace in desk.config.current.ignored_namespaces
     await desk.ledger.put_pod(fact, leader=None, ignored=ignored)
     return fact

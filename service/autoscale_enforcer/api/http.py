@@ -47,6 +47,8 @@ async def read_body(request: web.Request, *, limit: int, within: timedelta) -> b
                 chunks.append(chunk)
     except TimeoutError:
         raise WireError("", "the body did not arrive in time") from None
+    except web.RequestPayloadError as error:
+        raise WireError("", "the body cannot be unpacked") from error
     return b"".join(chunks)
 
 
@@ -75,7 +77,7 @@ def application(replica: str) -> web.Application:
                 return text_answer(500, "internal error")
             return _closing(request, text_answer(status, str(error)))
         except web.HTTPException as error:
-            return text_answer(error.status, error.reason)
+            return _closing(request, _in_our_words(error))
         except ConnectionResetError:
             raise
         except Exception:
@@ -88,6 +90,14 @@ def application(replica: str) -> web.Application:
     app = web.Application(middlewares=[errors_as_answers])
     app.on_response_prepare.append(name_replica)
     return app
+
+
+def _in_our_words(error: web.HTTPException) -> web.Response:
+    """404, 405 and the like, which aiohttp raises."""
+    answer = text_answer(error.status, error.reason)
+    if "Allow" in error.headers:
+        answer.headers["Allow"] = error.headers["Allow"]
+    return answer
 
 
 def _closing(request: web.Request, response: web.Response) -> web.Response:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.model.ids import NodeName
@@ -23,12 +24,27 @@ class Placement:
     """What it needs: the newer of what was sent and what the ledger has."""
     own: PodRow | None
     """What it holds already."""
+    templates: Mapping[NodeName, NodeRow] = field(default_factory=dict)
+    """Nodes that nobody knows, as the request describes them: a cluster-autoscaler asks whether a
+    node that it might add would do."""
 
     @classmethod
-    def of(cls, mirror: Mirror, *, sent: PodRow, known: PodRow | None) -> Placement:
+    def of(
+        cls,
+        mirror: Mirror,
+        *,
+        sent: PodRow,
+        known: PodRow | None,
+        templates: Mapping[NodeName, NodeRow],
+    ) -> Placement:
         """`sent` is what the request says of the pod, `known` the ledger's row of it."""
         wanted = known if known and newer(known.rv, sent.rv) else sent
-        return cls(mirror, wanted, known if known and known.holds else None)
+        return cls(mirror, wanted, known if known and known.holds else None, templates)
+
+    def node(self, name: NodeName) -> NodeRow | None:
+        """The node in the ledger, else as the request describes it; None: neither."""
+        row = self.mirror.nodes.get(name)
+        return self.templates.get(name) if row is None else row
 
     @property
     def fixed_to(self) -> NodeName | None:
@@ -46,7 +62,7 @@ class Placement:
         """Why the pod may not go to that node; None: it may."""
         if self.fixed_to:
             return None if self.fixed_to == name else Reason.ELSEWHERE
-        node = self.mirror.nodes.get(name)
+        node = self.node(name)
         if node is None or node.absent:
             return Reason.UNKNOWN_NODE
         if self.wanted.broken:
@@ -68,8 +84,7 @@ class Placement:
 
     def taken_by_others(self, name: NodeName, node: NodeRow) -> Resources:
         """What filter sees as taken there: ignored namespaces too, so that fillers get evicted."""
-        own = NOTHING if self.own and self.own.ignored else self.held_on(name)
-        return node.reserved + node.ignored - own
+        return node.reserved + node.ignored - self.held_on(name)
 
 
 def largest_capacity(mirror: Mirror) -> Resources:

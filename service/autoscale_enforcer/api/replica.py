@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from aiohttp import web
 
@@ -17,24 +16,26 @@ from autoscale_enforcer.api.extender.app import extender_app
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.background import Background
 from autoscale_enforcer.cluster.binder import Binder
-from autoscale_enforcer.cluster.file_source import FileSource
+from autoscale_enforcer.cluster.chores import while_leading
 from autoscale_enforcer.cluster.leader import Leader, LeaderSettings
+from autoscale_enforcer.cluster.learner import NodeLearner
+from autoscale_enforcer.cluster.opening import OpenCluster, open_cluster
 from autoscale_enforcer.cluster.source import ClusterSource
-from autoscale_enforcer.config.scheduler_config import (
-    DEFAULT_CONFIG,
-    SchedulerConfig,
-    parse_scheduler_config,
-)
+from autoscale_enforcer.cluster.sweep import Sweeper
+from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import ListenSettings, OwnPorts, Settings, read_secret
-from autoscale_enforcer.errors import ConfigError, LedgerUnavailable, ObjectError
+from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger, LedgerSettings
-from autoscale_enforcer.objects.listing import ClusterListing, read_cluster
 
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 8.0
 """For work in flight after a stop: below the 10 s in which a replica is to be gone."""
+
+LINGER_SECONDS = 0.5
+"""How long a refused client may go on sending. Closed at once, it would see a reset instead of the
+refusal; aiohttp's own 10 s would read megabytes that nobody wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,98 +75,99 @@ async def run_replica(
     `on_ready` is called once the ledger is built and every port answers. Raises ConfigError
     before anything is opened where a file cannot be used.
     """
-    listing = _read_listing(settings)
-    config, config_version = _read_config(settings.replica.config)
+    config = LiveConfig()
     async with AsyncExitStack() as stack:
         ledger = Ledger.open(ledger_settings(settings))
         stack.push_async_callback(ledger.close)
-        source = FileSource(listing, ledger, without_pods=settings.replica.without_pods)
-        binder = Binder(ledger, source, ignored_namespaces=config.ignored_namespaces)
-        leader = Leader(
-            ledger,
-            source,
-            binder,
-            config=config,
-            settings=LeaderSettings(
-                replica=settings.replica.name,
-                lease_lifetime=settings.lease.lifetime,
-                renew_every=settings.lease.renew_every,
-                sweep_every=settings.holds.sweep_every,
-                config_version=config_version,
-            ),
-        )
-        stack.push_async_callback(leader.resign)
         background = await stack.enter_async_context(Background())
+        cluster = await open_cluster(stack, background, settings, ledger, config)
+        means = Means.of(settings, ledger, cluster.source, config)
+        stack.push_async_callback(means.learner.close)
+        leader = _leader(settings, means, cluster)
+        stack.push_async_callback(leader.resign)
         background.start("leader", leader.run)
-        apps = _apps(settings, ledger, source, binder, config, stop)
-        ports = await _listen(stack, apps, settings)
+        for chore in cluster.chores:
+            work = while_leading(lambda: leader.is_leading, chore.do, every=chore.every)
+            background.start(chore.name, work)
+        ports = await _listen(stack, apps_of(means, stop), settings)
         await _until_built(ledger, stop)
         if not stop.is_set():
             on_ready(ports)
         await stop.wait()
 
 
-def _read_listing(settings: Settings) -> ClusterListing:
-    path = Path((settings.replica.cluster or "").removeprefix("file:"))
-    if not settings.replica.cluster:
-        raise ConfigError(["replica.cluster: is required: file:PATH"])
-    try:
-        listing = read_cluster(path.read_bytes())
-    except OSError as error:
-        raise ConfigError([f"replica.cluster: {path}: {error.strerror}"]) from error
-    except ObjectError as error:
-        raise ConfigError([f"replica.cluster: {path}: {error}"]) from error
-    for bad in listing.bad:
-        log.warning("cluster file: %s", bad.describe())
-    return listing
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the front doors of one replica share."""
+
+    settings: Settings
+    ledger: Ledger
+    source: ClusterSource
+    binder: Binder
+    learner: NodeLearner
+    config: LiveConfig
+
+    @classmethod
+    def of(
+        cls, settings: Settings, ledger: Ledger, source: ClusterSource, config: LiveConfig
+    ) -> Means:
+        """Over this ledger and this cluster."""
+        binder = Binder(ledger, source, config)
+        return cls(settings, ledger, source, binder, NodeLearner(ledger, source, config), config)
 
 
-def _read_config(path: Path | None) -> tuple[SchedulerConfig, str]:
-    """The config and its version: the file's time, the same at every replica that has the file."""
-    if path is None:
-        return DEFAULT_CONFIG, ""
-    try:
-        config = parse_scheduler_config(path.read_bytes())
-        version = str(path.stat().st_mtime_ns)
-    except OSError as error:
-        raise ConfigError([f"config: {path}: {error.strerror}"]) from error
-    if config.unused_fields:
-        log.info("config: without meaning here: %s", ", ".join(config.unused_fields))
-    return config, version
+def _leader(settings: Settings, means: Means, cluster: OpenCluster) -> Leader:
+    name = settings.replica.name
+    return Leader(
+        means.ledger,
+        cluster.upkeep,
+        Sweeper(means.ledger, cluster.source, means.binder, replica=name),
+        settings=LeaderSettings(
+            replica=name,
+            lease_lifetime=settings.lease.lifetime,
+            renew_every=settings.lease.renew_every,
+            sweep_every=settings.holds.sweep_every,
+            bind_budget=cluster.bind_budget,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Apps:
+class Apps:
+    """One application a port."""
+
     extender: web.Application
     agent: web.Application
     admin: web.Application
 
 
-def _apps(
-    settings: Settings,
-    ledger: Ledger,
-    source: ClusterSource,
-    binder: Binder,
-    config: SchedulerConfig,
-    stop: asyncio.Event,
-) -> _Apps:
-    replica = settings.replica.name
-    desk = Desk(ledger=ledger, source=source, binder=binder, config=config, replica=replica)
-    agents = AgentDesk(
-        ledger=ledger,
-        source=source,
-        config=config,
-        compute_unit=settings.replica.compute_unit,
-        replica=replica,
+def apps_of(means: Means, stop: asyncio.Event) -> Apps:
+    """The front doors; readiness ends when `stop` is set."""
+    settings = means.settings
+    name = settings.replica.name
+    desk = Desk(
+        ledger=means.ledger,
+        source=means.source,
+        binder=means.binder,
+        learner=means.learner,
+        config=means.config,
+        replica=name,
     )
-    return _Apps(
+    agents = AgentDesk(
+        ledger=means.ledger,
+        source=means.source,
+        config=means.config,
+        compute_unit=settings.replica.compute_unit,
+        replica=name,
+    )
+    return Apps(
         extender=extender_app(desk, settings.limits),
         agent=agent_app(agents, settings.limits),
-        admin=admin_app(ledger, replica=replica, is_stopping=stop.is_set),
+        admin=admin_app(means.ledger, replica=name, is_stopping=stop.is_set),
     )
 
 
-async def _listen(stack: AsyncExitStack, apps: _Apps, settings: Settings) -> Ports:
+async def _listen(stack: AsyncExitStack, apps: Apps, settings: Settings) -> Ports:
     listen, own = settings.listen, settings.listen.own_ports
     shared = (listen.extender_port, listen.agent_port, listen.admin_port)
     owned = (own.extender, own.agent, own.admin) if own else (None, None, None)
@@ -179,7 +181,7 @@ async def _listen(stack: AsyncExitStack, apps: _Apps, settings: Settings) -> Por
         stack.push_async_callback(runner.cleanup)
         bound.append(await _open(runner, listen, port, reuse_port=listen.reuse_port))
         if own_port is not None:
-            bound_own.append(await _open(runner, listen, own_port, reuse_port=False))
+            bound_own.append(await _open(runner, listen, own_port, reuse_port=listen.reuse_port))
     extender, agent, admin = bound
     return Ports(extender, agent, admin, _own_ports(*bound_own) if own else None)
 
@@ -197,6 +199,7 @@ def _runner(app: web.Application, settings: Settings) -> web.AppRunner:
         keepalive_timeout=limits.keep_alive.total_seconds(),
         max_line_size=limits.header,
         max_field_size=limits.header,
+        lingering_time=LINGER_SECONDS,
         shutdown_timeout=DRAIN_SECONDS,
     )
 

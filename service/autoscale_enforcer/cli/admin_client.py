@@ -75,5 +75,5 @@ def _reason(error: aiohttp.ClientError | OSError) -> str:
     if not isinstance(error, OSError):
         return str(error) or type(error).__name__
     # A failed look-up of a name has a negative errno and words of its own.
-    is_known = error.errno is not None and error.errno > 0
-    return os.strerror(error.errno) if is_known else error.strerror or str(error)
+    code = error.errno or 0
+    return os.strerror(code) if code > 0 else error.strerror or str(error)

@@ -41,15 +41,16 @@ Line = tuple[str, str]
 @click.pass_context
 def check_config(ctx: click.Context, *, file: BinaryIO, as_json: bool) -> None:
     """Read, print, and tell by the exit code."""
+    name = getattr(file, "name", "stdin")
     try:
         config = parse_scheduler_config(file.read())
     except ConfigError as error:
-        _print_problems(file.name, error.problems, as_json=as_json)
+        _print_problems(name, error.problems, as_json=as_json)
         ctx.exit(ExitCode.FOUND)
     if as_json:
         click.echo(json.dumps(_document(config), indent=2))
     else:
-        click.echo(_text(file.name, config))
+        click.echo(_text(name, config))
 
 
 def _print_problems(file: str, problems: list[str], *, as_json: bool) -> None:

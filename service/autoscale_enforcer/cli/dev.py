@@ -38,8 +38,8 @@ Starts a private Redis or Valkey (in memory, on a unix socket; the one on PATH, 
 `embedded` extra) and replica processes that share three ports on 127.0.0.1. Each replica also has
 three ports of its own, which are shown, so that one of them can be reached on purpose. A replica
 that dies is started again. When all is ready the last line on the screen is `ready`. Ctrl-C ends
-it; nothing is left behind. Other settings of the replicas come from the environment variables that
-`serve` knows, such as AE_HOLD_LIFETIME=5s.
+it; nothing is left behind. A port of 0 is any free one. Other settings of the replicas come from
+the environment variables that `serve` knows, such as AE_HOLD_LIFETIME=5s.
 
 \b
 Examples:

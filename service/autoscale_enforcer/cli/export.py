@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import click
 
 from autoscale_enforcer.cli.books import open_books
-from autoscale_enforcer.cli.exit_codes import RefusedError, exit_code_table
+from autoscale_enforcer.cli.exit_codes import RefusedError, WrongUseError, exit_code_table
 from autoscale_enforcer.cli.failures import exit_codes
 from autoscale_enforcer.cli.options import REDIS_FLAGS, settings_from, settings_options
 from autoscale_enforcer.config.settings import Settings
@@ -36,7 +36,11 @@ def export(*, file: BinaryIO, **given: Any) -> None:
     settings = settings_from(given, REDIS_FLAGS)
     with exit_codes():
         content = asyncio.run(_content(settings))
-    file.write(content)
+    try:
+        file.write(content)
+    except (click.FileError, OSError) as error:
+        reason = error.message if isinstance(error, click.FileError) else error.strerror
+        raise WrongUseError(f"{file.name}: cannot be written: {reason}") from error
     click.echo(f"{file.name}: {len(content)} bytes, from {settings.redis.shown_url}.", err=True)
 
 

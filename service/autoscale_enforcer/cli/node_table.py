@@ -12,7 +12,6 @@ _HEAD = ("node", "cpu", "memory", "pods", "pressure", "flags")
 _GAP = "  "
 _LONGEST_BAR = 10
 _SHORTEST_BAR = 4
-_SHORTEST_NAME = 16
 
 
 class Amount(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,14 +60,20 @@ def table(nodes: Sequence[Node], *, width: int | None) -> str:
     if not nodes:
         return "No nodes are known."
     ordered = sorted(nodes, key=lambda node: node.name)
-    bar, name = _shares([_row(node, 0) for node in ordered], width)
-    rows = [_HEAD, *((_cut(node.name, name), *_row(node, bar)[1:]) for node in ordered)]
-    return "\n".join([*_aligned(rows), "", _summary(ordered)])
+    names = [node.name for node in ordered]
+    bar = _bar_width(_rows(names, ordered, 0), width)
+    if bar < _SHORTEST_BAR:
+        names = _without_shared_domain(names)
+        bar = max(_SHORTEST_BAR, _bar_width(_rows(names, ordered, 0), width))
+    return "\n".join([*_aligned(_rows(names, ordered, bar)), "", _summary(ordered)])
+
+
+def _rows(names: Sequence[str], nodes: Sequence[Node], bar: int) -> list[tuple[str, ...]]:
+    return [_HEAD, *((name, *_row(node, bar)) for name, node in zip(names, nodes, strict=True))]
 
 
 def _row(node: Node, bar: int) -> tuple[str, ...]:
     return (
-        node.name,
         _bar(node.reserved.cpu_milli, node.capacity.cpu_milli, bar)
         + show_cpu(node.reserved.cpu_milli, node.capacity.cpu_milli),
         _bar(node.reserved.memory_bytes, node.capacity.memory_bytes, bar)
@@ -79,22 +84,24 @@ def _row(node: Node, bar: int) -> tuple[str, ...]:
     )
 
 
-def _shares(rows: Sequence[tuple[str, ...]], width: int | None) -> tuple[int, int]:
-    """Columns for each bar, and for the names: shorter bars first, then shorter names."""
-    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
+def _bar_width(rows: Sequence[tuple[str, ...]], width: int | None) -> int:
+    """Columns for each of the two bars, where `rows` is what else is to be shown."""
     if width is None:
-        return _LONGEST_BAR, widths[0]
-    spare = width - sum(widths) - len(_GAP) * (len(widths) - 1) - 2  # a space behind each bar
-    bar = min(_LONGEST_BAR, max(_SHORTEST_BAR, spare // 2))
-    return bar, max(_SHORTEST_NAME, min(widths[0], widths[0] + spare - 2 * bar))
+        return _LONGEST_BAR
+    taken = sum(max(map(len, column)) for column in zip(*rows, strict=True))
+    gaps = len(_GAP) * (len(_HEAD) - 1) + 2  # a space behind each bar
+    return min(_LONGEST_BAR, (width - taken - gaps) // 2)
 
 
-def _cut(name: str, width: int) -> str:
-    """The middle goes: nodes differ at the beginning (an address) or at the end (a number)."""
-    if len(name) <= width:
-        return name
-    head = width * 2 // 3
-    return f"{name[:head]}…{name[len(name) - (width - head - 1) :]}"
+def _without_shared_domain(names: Sequence[str]) -> list[str]:
+    """The domain that all have in common as one sign, so that no two become alike."""
+    labels = [name.split(".")[::-1] for name in names]
+    shared = 0
+    for column in zip(*(each[:-1] for each in labels), strict=False):
+        if len(set(column)) > 1:
+            break
+        shared += 1
+    return [".".join(each[shared:][::-1]) + "…" * bool(shared) for each in labels]
 
 
 def _bar(part: int, whole: int, width: int) -> str:

@@ -35,6 +35,8 @@ class Flag:
     metavar: str
     type: Any
     help: str
+    variable: str = ""
+    """An environment variable beside AE_…, where the field has a name for it."""
 
     @property
     def parameter(self) -> str:
@@ -55,8 +57,10 @@ class Flag:
         if self.type is bool:
             return click.option(self.option, is_flag=True, help=self.help)(command)
         default = self.default
+        known = [f"AE_{self.parameter.upper()}", self.variable] if self.variable else None
         return click.option(
             self.option,
+            envvar=known,
             type=self.type,
             metavar=self.metavar,
             default=default,
@@ -91,9 +95,9 @@ PORT_FLAGS = (
 """The three doors; those of `dev` are shared by its replicas."""
 
 SERVE_FLAGS = (
-    Flag("replica.cluster", "--cluster", "file:PATH", str,
-         "Where nodes, pods and VMs come from: what `kubectl get nodes,pods,virtualmachines -A -o "
-         "json` printed."),
+    Flag("replica.cluster", "--cluster", "SOURCE", str,
+         "Where nodes, pods and VMs come from: kubernetes, or file:PATH with what `kubectl get "
+         "nodes,pods,virtualmachines -A -o json` printed."),
     Flag("replica.without_pods", "--without-pods", "", bool,
          "Take nodes and VMs only from the file; pods become known as they are sent."),
     Flag("replica.config", "--config", "FILE", _FILE,
@@ -124,8 +128,6 @@ SERVE_FLAGS = (
          "Of a reservation that is not bound yet, until it is looked into."),
     Flag("holds.sweep_every", "--sweep-every", "DURATION", values.duration,
          "Between looks for such reservations."),
-    Flag("holds.gone_kept", "--gone-kept", "DURATION", values.duration,
-         "A pod seen deleted is not booked again for so long."),
     Flag("holds.settle_after", "--settle-after", "DURATION", values.duration,
          "After a loss of Redis: how long nodes with VMs wait for agents to tell their permits."),
     Flag("holds.journal_length", "--journal-length", "ENTRIES", int,
@@ -134,6 +136,22 @@ SERVE_FLAGS = (
          "So long nobody leads when the leading replica is killed."),
     Flag("lease.renew_every", "--lease-renew-every", "DURATION", values.duration,
          "Between renewals of the lease; at most half of its lifetime."),
+    Flag("kubernetes.kubeconfig", "--kubeconfig", "FILE", _FILE,
+         "How to reach the cluster; else $KUBECONFIG, else as the pod it runs in."),
+    Flag("kubernetes.context", "--context", "NAME", str, "Of the kubeconfig."),
+    Flag("kubernetes.reads_per_second", "--reads-per-second", "NUMBER", int,
+         "Reads of single objects from the API server at most."),
+    Flag("kubernetes.bind_budget", "--bind-budget", "DURATION", values.duration,
+         "How long a Binding may be on its way; after a loss of Redis the cluster is listed no "
+         "sooner."),
+    Flag("kubernetes.compare_every", "--compare-every", "DURATION", values.duration,
+         "Between full compares of the ledger with the cluster."),
+    Flag("kubernetes.pod_name", "--pod-name", "NAME", str,
+         "Of the pod this runs in; POD_NAME says it too.", "POD_NAME"),
+    Flag("kubernetes.pod_namespace", "--pod-namespace", "NAME", str,
+         "Where the replicas' pods are; POD_NAMESPACE says it too.", "POD_NAMESPACE"),
+    Flag("kubernetes.pod_selector", "--pod-selector", "SELECTOR", str,
+         "Picks the replicas' pods by their labels."),
 )  # fmt: skip
 """In the order of `serve --help`."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from autoscale_enforcer.cluster.source import Bound, ClusterSource
+from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.ledger import Context, Ledger
 from autoscale_enforcer.ledger.outcomes import Reserve, ReserveAnswer
@@ -42,11 +43,8 @@ class Refusal:
 class Binder:
     """Binds pods of one cluster through one ledger."""
 
-    def __init__(
-        self, ledger: Ledger, source: ClusterSource, *, ignored_namespaces: frozenset[str]
-    ) -> None:
-        self._ledger, self._source = ledger, source
-        self._ignored = ignored_namespaces
+    def __init__(self, ledger: Ledger, source: ClusterSource, config: LiveConfig) -> None:
+        self._ledger, self._source, self._config = ledger, source, config
 
     async def bind(self, order: BindOrder, *, said: PodRow | None) -> Refusal | None:
         """Bind the pod; None: it is bound to that node, now or already.
@@ -79,9 +77,11 @@ class Binder:
         await self._ledger.put_pod(fact, leader=None, ignored=ignored, context=order.context)
         return await self._hold(order, said_row(fact, ignored=ignored), to)
 
-    async def settle(self, order: BindOrder) -> Refusal | None:
-        """Find out what became of a bind whose Binding may be on its way; as `bind` answers."""
-        fact = await self._source.read_pod(order.name)
+    async def settle(self, order: BindOrder, fact: PodFact | None) -> Refusal | None:
+        """Find out what became of a bind whose Binding may be on its way; as `bind` answers.
+
+        `fact` is a live read begun after the hold's deadline.
+        """
         if self._is_open(order, fact):
             fact = await self._source.outdate_bindings(fact) if fact else None
         return await self._book(order, fact)
@@ -155,4 +155,4 @@ class Binder:
         )
 
     def _is_ignored(self, name: PodName) -> bool:
-        return name.partition("/")[0] in self._ignored
+        return name.partition("/")[0] in self._config.current.ignored_namespaces

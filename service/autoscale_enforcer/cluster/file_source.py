@@ -28,6 +28,14 @@ class FileSource:
         pods = [] if without_pods else listing.pods
         self._pods = {pod.full_name: pod for pod in pods}
 
+    async def read_node(self, name: NodeName) -> NodeFact | None:
+        """The node of the file."""
+        return next((node for node in self._listing.nodes if node.name == name), None)
+
+    async def facts_on(self, node: NodeName) -> list[PodFact]:
+        """The file's pods on that node."""
+        return [pod for pod in await self.list_pods() if pod.node == node]
+
     async def read_pod(self, name: PodName) -> PodFact | None:
         """The pod of the file, or one that a request has brought, with its Binding."""
         try:
@@ -41,10 +49,7 @@ class FileSource:
 
     async def pods_on(self, node: NodeName) -> set[PodUid]:
         """UIDs of the file's pods on that node and of those bound since."""
-        try:
-            bindings = await self._ledger.read_bindings()
-        except LedgerUnavailable as error:
-            raise ClusterUnavailable(f"the shared copy cannot be read: {error}") from error
+        bindings = await self._bindings()
         listed = {p.uid for p in self._pods.values() if p.node == node and not p.finished}
         return listed | {uid for uid, bound in bindings.items() if bound == node}
 
@@ -76,5 +81,14 @@ class FileSource:
         return self._listing.nodes
 
     async def list_pods(self) -> list[PodFact]:
-        """The file's pods, none where it was loaded without."""
-        return list(self._pods.values())
+        """The file's pods with their Bindings, none where it was loaded without."""
+        bindings = await self._bindings()
+        return [
+            replace(pod, node=pod.node or bindings.get(pod.uid)) for pod in self._pods.values()
+        ]
+
+    async def _bindings(self) -> dict[PodUid, NodeName]:
+        try:
+            return await self._ledger.read_bindings()
+        except LedgerUnavailable as error:
+            raise ClusterUnavailable(f"the shared copy cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""What one replica at a time does: build the ledger, compare it, settle lapsed holds.
+"""One replica at a time leads: it builds the ledger, compares it, follows the cluster, sweeps.
 
 Which one is decided by the lease in Redis; every fact carries the lease's token, so a former
 leader that wakes up writes nothing.
@@ -10,30 +10,21 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Iterable
+from collections import deque
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 
-from autoscale_enforcer.cluster.binder import Binder, BindOrder
-from autoscale_enforcer.cluster.source import ClusterSource
-from autoscale_enforcer.config.scheduler_config import SchedulerConfig
+from autoscale_enforcer.cluster.sweep import Sweeper
+from autoscale_enforcer.cluster.upkeep import LostLead, Upkeep
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.ledger import Leadership, Ledger
-from autoscale_enforcer.ledger.outcomes import Fact, Lead
-from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
-from autoscale_enforcer.model.rows import PodRow, Stage
+from autoscale_enforcer.ledger.outcomes import Lead
 
 log = logging.getLogger(__name__)
 
-SWEEP_LIMIT = 100
-"""Holds settled in one sweep, each by a live read; the next sweep takes the rest."""
-
-_CHUNK = 500
-"""Facts under way at once, so that a build does not make other calls wait for its own."""
-
-
-class LostLead(Exception):
-    """Another replica leads now: stop what only a leader may do."""
+REMEMBERED_FOR = 300.0
+"""Seconds that a removed node stays in the deltas: longer than any replica goes without a look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,25 +35,29 @@ class LeaderSettings:
     lease_lifetime: timedelta
     renew_every: timedelta
     sweep_every: timedelta
-    config_version: str
+    bind_budget: timedelta = timedelta(0)
+    """How long a Binding may be on its way: so long after a loss the cluster is not believed."""
 
 
 class Leader:
     """Leads where no other replica does. `run` until cancelled, then `resign`."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        source: ClusterSource,
-        binder: Binder,
-        *,
-        config: SchedulerConfig,
-        settings: LeaderSettings,
+        self, ledger: Ledger, upkeep: Upkeep, sweeper: Sweeper, *, settings: LeaderSettings
     ) -> None:
-        self._ledger, self._source, self._binder = ledger, source, binder
-        self._config, self._settings = config, settings
+        self._ledger, self._upkeep, self._sweeper = ledger, upkeep, sweeper
+        self._settings = settings
         self._token = ""
-        self._next_sweep = 0.0
+        self._has_caught_up = False
+        self._had_books = False
+        self._next_sweep = self._renewed_at = 0.0
+        self._versions: deque[tuple[float, int]] = deque()
+
+    @property
+    def is_leading(self) -> bool:
+        """It leads, and the ledger is at what the cluster says."""
+        fresh = time.monotonic() - self._renewed_at < self._settings.lease_lifetime.total_seconds()
+        return self._has_caught_up and fresh
 
     async def run(self) -> None:
         """Take the lease, or keep it, and do what has to be done; for ever."""
@@ -70,106 +65,95 @@ class Leader:
             try:
                 await self._turn()
             except LostLead:
-                self._token = ""
-            except (LedgerUnavailable, ClusterUnavailable) as error:
+                await self._end()
+            except LedgerUnavailable as error:
                 log.warning("leader: %s", error)
+            except ClusterUnavailable as error:
+                # Another replica may see the cluster; if not, the next turn begins with a list.
+                log.warning("leader: %s; the lease is given up", error)
+                await self.resign()
             await asyncio.sleep(self._settings.renew_every.total_seconds())
 
     async def resign(self) -> None:
         """Let another replica lead at once."""
-        if self._token:
+        token = self._token
+        await self._end()
+        if token:
             try:
-                await self._ledger.drop_lease(token=self._token)
+                await self._ledger.drop_lease(token=token)
             except LedgerUnavailable:
                 return
 
+    async def _end(self) -> None:
+        self._token, self._has_caught_up = "", False
+        await self._upkeep.stop()
+
     async def _turn(self) -> None:
-        took_over = not self._token
-        token = self._token or secrets.token_hex(8)
-        await self._renew(token)
-        leader = Leadership(token)
+        # Kept from here on, or a turn that fails below would lock its own successor out.
+        self._token = self._token or secrets.token_hex(8)
+        await self._renew()
+        leader = Leadership(self._token)
         guard = await self._ledger.look()
         if guard.state == "UNBUILT":
-            await self._build(leader)
-        elif guard.state == "SUSPECT" or took_over:
-            await self._put_all(leader)
-            await self._ledger.settle_ledger(leader)
-        self._token = token
+            self._has_caught_up = False
+            await self._while_leading(self._build(leader))
+        elif guard.state == "SUSPECT" or not self._has_caught_up or self._upkeep.is_due():
+            await self._while_leading(self._compare(leader, is_suspect=guard.state == "SUSPECT"))
+        else:
+            self._upkeep.check()
+        self._has_caught_up = self._had_books = True
         if time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + self._settings.sweep_every.total_seconds()
-            await self._sweep()
+            await self._while_leading(self._sweeper.sweep())
+            await self._trim(leader, guard.version)
 
-    async def _renew(self, token: str) -> None:
+    async def _while_leading(self, work: Coroutine[None, None, None]) -> None:
+        """Do something long, and keep the lease meanwhile."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=self._settings.renew_every.total_seconds())
+                if not task.done():
+                    await self._renew()
+            task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _renew(self) -> None:
         lead, _ = await self._ledger.take_lease(
-            holder=self._settings.replica, token=token, lifetime=self._settings.lease_lifetime
+            holder=self._settings.replica,
+            token=self._token,
+            lifetime=self._settings.lease_lifetime,
         )
         if lead is not Lead.LEADER:
             raise LostLead
+        self._renewed_at = time.monotonic()
 
     async def _build(self, leader: Leadership) -> None:
+        if self._had_books:  # a Binding of the lost books may still be on its way
+            await asyncio.sleep(self._settings.bind_budget.total_seconds())
         building = await self._ledger.begin_build(leader)
         if building is None:
             raise LostLead
-        await self._put_all(building)
+        await self._upkeep.build(building)
         if await self._ledger.publish_build(building) is not Lead.PUBLISHED:
             raise LostLead
+        self._upkeep.go_live(leader)
         log.info("leader: the ledger is built")
 
-    async def _put_all(self, leader: Leadership) -> None:
-        """Every node, then every pod, as the cluster has them now."""
-        nodes, pods = await self._source.list_nodes(), await self._source.list_pods()
-        await self._in_chunks(
-            leader,
-            [
-                self._ledger.put_node(
-                    node,
-                    capacity=self._config.node_config(node.name).capacity(node.allocatable),
-                    config_version=self._settings.config_version,
-                    leader=leader,
-                )
-                for node in nodes
-            ],
-        )
-        ignored = self._config.ignored_namespaces
-        await self._in_chunks(
-            leader,
-            [
-                self._ledger.put_pod(pod, leader=leader, ignored=pod.namespace in ignored)
-                for pod in pods
-            ],
-        )
+    async def _compare(self, leader: Leadership, *, is_suspect: bool) -> None:
+        if is_suspect:
+            await asyncio.sleep(self._settings.bind_budget.total_seconds())
+        await self._upkeep.compare(leader)
+        await self._ledger.settle_ledger(leader)
 
-    async def _in_chunks(self, leader: Leadership, facts: list[Awaitable[Fact]]) -> None:
-        for start in range(0, len(facts), _CHUNK):
-            answers: Iterable[Fact] = await asyncio.gather(*facts[start : start + _CHUNK])
-            if Fact.FENCED in answers:
-                raise LostLead
-            await self._renew(leader.token)
-
-    async def _sweep(self) -> None:
-        """Settle tentative holds past their deadline: by a live read, never by the clock alone."""
-        lapsed = await self._ledger.find_lapsed(limit=SWEEP_LIMIT)
-        for uid, row in lapsed.pods:
-            try:
-                await self._settle(uid, row, lapsed.stamp)
-            except ClusterUnavailable as error:
-                log.warning("sweep: %s stays %s: %s", row.name, row.stage, error)
-
-    async def _settle(self, uid: PodUid, row: PodRow, stamp: int) -> None:
-        order = BindOrder(
-            uid=uid,
-            name=PodName(row.name),
-            node=NodeName(row.node),
-            stamp=stamp,
-            context={"replica": self._settings.replica, "verb": "sweep"},
-        )
-        if row.stage == Stage.BINDING:
-            await self._binder.settle(order)
-            return
-        fact = await self._source.read_pod(order.name)
-        if fact and fact.uid == uid and fact.node and not fact.finished:
-            await self._ledger.confirm_bind(uid, node=fact.node, context=order.context)
-        else:
-            await self._ledger.unreserve_pod(
-                uid, node=order.node, stamp=stamp, context=order.context
-            )
+    async def _trim(self, leader: Leadership, version: int) -> None:
+        """Forget removed nodes that every replica has heard of."""
+        now = time.monotonic()
+        self._versions.append((now, version))
+        passed = 0
+        while self._versions and now - self._versions[0][0] > REMEMBERED_FOR:
+            _, passed = self._versions.popleft()
+        if passed:
+            await self._ledger.trim_changes(leader, before=passed)

@@ -27,6 +27,14 @@ class ClusterSource(Protocol):
     is_shared_by_ledger: bool
     """True for a file: what one replica hears of a pod the others learn from the ledger only."""
 
+    async def read_node(self, name: NodeName) -> NodeFact | None:
+        """The node of that name now; None: there is none."""
+        ...
+
+    async def facts_on(self, node: NodeName) -> list[PodFact]:
+        """The pods that are on the node now, those that cannot be read left out."""
+        ...
+
     async def read_pod(self, name: PodName) -> PodFact | None:
         """The pod of that name now; None: there is none."""
         ...

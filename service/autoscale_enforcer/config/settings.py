@@ -23,7 +23,7 @@ MIB = 1 << 20
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PASSWORD = re.compile(r"(://[^:@/]*):.*@", re.DOTALL)
 _REPLICA_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
-_FILE_SOURCE = re.compile(r"file:.+", re.DOTALL)
+_SOURCE = re.compile(r"file:.+|kubernetes", re.DOTALL)
 
 _NO_TIME = timedelta(0)
 
@@ -198,9 +198,6 @@ class HoldSettings:
     gives one 5 s, and sends others while the first runs."""
     sweep_every: timedelta = timedelta(seconds=5)
     """Between looks for holds past their deadline; what such a hold costs at most beyond it."""
-    gone_kept: timedelta = timedelta(minutes=10)
-    """A UID seen deleted is not booked again. Must exceed the age of any message still on its
-    way: a watch reopened at an old version, a cached list."""
     settle_after: timedelta = timedelta(seconds=15)
     """The agents' longest period: after a loss every VM has told its permit by then."""
     journal_length: int = 100_000
@@ -208,11 +205,9 @@ class HoldSettings:
 
     def problems(self) -> Iterator[str]:
         """What cannot be used, field first."""
-        for name in ("lifetime", "sweep_every", "gone_kept"):
+        for name in ("lifetime", "sweep_every"):
             if getattr(self, name) <= _NO_TIME:
                 yield f"holds.{name}: must be above 0"
-        if self.gone_kept < self.lifetime:
-            yield "holds.gone_kept: must not be below holds.lifetime, or a late bind books it again"
         if self.settle_after < _NO_TIME:
             yield "holds.settle_after: must not be below 0"
         if self.journal_length < 0:
@@ -236,6 +231,40 @@ class LeaseSettings:
             yield "lease.lifetime: must let one renewal fail: at least twice lease.renew_every"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesSettings:
+    """How a live cluster is asked, and who we are in it."""
+
+    kubeconfig: Path | None = None
+    """Else $KUBECONFIG, else the pod's own service account, else ~/.kube/config."""
+    context: str = ""
+    """Of the kubeconfig; empty: its current one."""
+    reads_per_second: int = 50
+    """Reads of single objects at most, so that no storm of ours becomes the API server's."""
+    bind_budget: timedelta = timedelta(seconds=5)
+    """How long a Binding may be on its way, which is what kube-scheduler gives a bind; after a loss
+    of the ledger the cluster is not believed before."""
+    compare_every: timedelta = timedelta(minutes=5)
+    """Between full compares of the ledger with the cluster."""
+    pod_name: str = ""
+    """Of this replica's pod; empty: no pod is touched when room comes back, none is labelled."""
+    pod_namespace: str = "kube-system"
+    """Where the replicas' pods are; agents look in kube-system."""
+    pod_selector: str = "app.kubernetes.io/name=autoscale-enforcer"
+    """Label selector of all replicas' pods."""
+
+    def problems(self) -> Iterator[str]:
+        """What cannot be used, field first."""
+        if self.reads_per_second < 1:
+            yield "kubernetes.reads_per_second: must be at least 1"
+        if self.bind_budget < _NO_TIME:
+            yield "kubernetes.bind_budget: must not be below 0"
+        if self.compare_every <= _NO_TIME:
+            yield "kubernetes.compare_every: must be above 0"
+        if self.pod_name and not (self.pod_namespace and self.pod_selector):
+            yield "kubernetes.pod_name: needs kubernetes.pod_namespace and kubernetes.pod_selector"
+
+
 def _this_process() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
@@ -248,7 +277,7 @@ class ReplicaSettings:
     """Sent as `X-Replica` with every answer and written into the lease; host and process id
     unless given, which no other replica has."""
     cluster: str | None = None
-    """Where nodes, pods and VMs come from: `file:PATH`."""
+    """Where nodes, pods and VMs come from: `kubernetes`, or `file:PATH`."""
     without_pods: bool = False
     """Nodes and VMs only from the file: pods become known as they are sent. For replaying recorded
     traffic, whose pods would otherwise be bound before their first filter."""
@@ -261,8 +290,8 @@ class ReplicaSettings:
         """What cannot be used, field first."""
         if not _REPLICA_NAME.fullmatch(self.name):
             yield "replica.name: must be 1 to 253 letters, digits, '.', '_' or '-' (it is a header)"
-        if self.cluster is not None and not _FILE_SOURCE.fullmatch(self.cluster):
-            yield "replica.cluster: must be file:PATH"
+        if self.cluster is not None and not _SOURCE.fullmatch(self.cluster):
+            yield "replica.cluster: must be kubernetes or file:PATH"
         if self.compute_unit and min(self.compute_unit.cpu, self.compute_unit.mem) <= 0:
             yield "replica.compute_unit: CPU and memory must be above 0"
 
@@ -277,8 +306,12 @@ class Settings:
     holds: HoldSettings = field(default_factory=HoldSettings)
     lease: LeaseSettings = field(default_factory=LeaseSettings)
     replica: ReplicaSettings = field(default_factory=ReplicaSettings)
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
 
     def __post_init__(self) -> None:
-        parts = (self.redis, self.listen, self.limits, self.holds, self.lease, self.replica)
+        parts = (
+            *(self.redis, self.listen, self.limits, self.holds),
+            *(self.lease, self.replica, self.kubernetes),
+        )
         if problems := [problem for part in parts for problem in part.problems()]:
             raise ConfigError(problems)

@@ -53,6 +53,7 @@ def ready_text(addresses: Addresses, replicas: Sequence[ReplicaProcess]) -> str:
     )
     return "\n".join(
         [
+            "",
             f"Any of {len(replicas)} replicas:",
             f"  extender  {addresses.extender}",
             f"  agents    {addresses.agent}",

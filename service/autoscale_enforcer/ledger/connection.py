@@ -50,13 +50,20 @@ class Connector(Protocol):
         """A client of the server that is primary now; LedgerUnavailable where none is found."""
         ...
 
+    async def close(self) -> None:
+        """End every connection, those to Sentinels too."""
+        ...
+
 
 def connector(settings: ConnectionSettings, *, slot_key: str) -> Connector:
     """The way to the primary that the URL names; ConfigError where it is no such URL.
 
     `slot_key` is any key of the ledger: in a Redis Cluster it picks the server.
     """
-    parts = urlsplit(settings.url)
+    try:
+        parts = urlsplit(settings.url)
+    except ValueError as error:
+        raise ConfigError([f"redis url: {error}"]) from error
     if parts.scheme in ("redis", "rediss", "unix"):
         return _Direct(settings)
     if parts.scheme == "redis+sentinel":
@@ -71,7 +78,6 @@ def _options(settings: ConnectionSettings) -> dict[str, Any]:
         "socket_timeout": settings.socket_timeout,
         "socket_connect_timeout": settings.socket_timeout,
         "retry": Retry(NoBackoff(), 0),
-        "retry_on_timeout": False,
         "health_check_interval": 0,
         "protocol": 2,
         "decode_responses": False,
@@ -84,8 +90,7 @@ def _pool(settings: ConnectionSettings, url: str, **more: Any) -> Redis:
         url,
         max_connections=settings.max_connections,
         timeout=settings.socket_timeout,
-        **_options(settings),
-        **more,
+        **{**_options(settings), **more},
     )
     return Redis.from_pool(pool)
 
@@ -94,7 +99,7 @@ def _hosts(parts: SplitResult, default_port: int) -> list[tuple[str, int]]:
     hosts = []
     for item in parts.netloc.rpartition("@")[2].split(","):
         host, _, port = item.partition(":")
-        if not host or (port and not port.isdigit()):
+        if not host or (port and not (port.isdigit() and 0 < int(port) < 65536)):
             raise ConfigError([f"redis url: {item!r} is no host[:port]"])
         hosts.append((host, int(port) if port else default_port))
     return hosts
@@ -112,12 +117,17 @@ class _Direct:
     def __init__(self, settings: ConnectionSettings) -> None:
         try:
             self._client = _pool(settings, settings.url)
-        except ValueError as error:
+            # An unknown option shows only here.
+            self._client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
+        except (ValueError, TypeError) as error:
             raise ConfigError([f"redis url: {error}"]) from error
 
     async def connect(self) -> Redis:
         await self._client.connection_pool.disconnect(inuse_connections=False)
         return self._client
+
+    async def close(self) -> None:
+        await self._client.aclose()
 
 
 class _ViaSentinel:
@@ -130,8 +140,9 @@ class _ViaSentinel:
         self._credentials = _credentials(parts)
         options = _options(settings)
         options.pop("password", None)
+        # As sentinel_kwargs, or the Sentinels' own clients would retry ten times.
         self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
-            _hosts(parts, _SENTINEL_PORT), **options
+            _hosts(parts, _SENTINEL_PORT), sentinel_kwargs=options
         )
         self._found: tuple[tuple[str, int], Redis] | None = None
 
@@ -149,6 +160,12 @@ class _ViaSentinel:
         client = _pool(self._settings, url, **self._credentials)
         self._found = (address, client)
         return client
+
+    async def close(self) -> None:
+        if self._found:
+            await self._found[1].aclose()
+        for sentinel in self._sentinel.sentinels:
+            await sentinel.aclose()
 
 
 class _ViaCluster:
@@ -168,6 +185,10 @@ class _ViaCluster:
         client = self._client(*address)
         self._found = (address, client)
         return client
+
+    async def close(self) -> None:
+        if self._found:
+            await self._found[1].aclose()
 
     def _client(self, host: str, port: int) -> Redis:
         return _pool(self._settings, f"redis://{host}:{port}", **self._credentials)

@@ -22,6 +22,7 @@ from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.ledger.outcomes import (
     Confirm,
     Fact,
+    Keep,
     KnownPod,
     Lapsed,
     Lead,
@@ -37,6 +38,12 @@ from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import NOTHING, Resources
 from autoscale_enforcer.model.rows import NO_WORD, PodRow, said_row
+
+SCAN_PORTION = 1000
+"""Rows of one portion: some milliseconds of Redis' time."""
+
+TRIM_LIMIT = 20_000
+"""Nodes looked at in one trim; four times the largest cluster that Kubernetes supports."""
 
 Context = dict[str, str]
 """Who asked and why, for the journal: a few short words."""
@@ -316,6 +323,17 @@ class Ledger:
         _, *parts = await self._run("read_books", blobs=int(blobs), entries=entries)
         return parts
 
+    async def scan_pods(self) -> dict[PodUid, PodRow]:
+        """Every pod's row, read in portions: each as it was at some moment since the call."""
+        cursor, rows = "0", dict[PodUid, PodRow]()
+        while True:
+            _, found, *flat = await self._run("scan_pods", cursor=cursor, count=SCAN_PORTION)
+            for uid, row in zip(flat[::2], flat[1::2], strict=True):
+                rows[PodUid(uid.decode())] = PodRow.decode(row.decode())
+            cursor = found.decode()
+            if cursor == "0":
+                return rows
+
     async def note_binding(self, uid: PodUid, *, node: NodeName) -> NodeName:
         """File source only: where the pod is bound now; the first Binding counts."""
         _, bound = await self._run_unguarded("note_binding", uid=uid, node=node)
@@ -380,6 +398,30 @@ class Ledger:
         }
         word, *_ = await self._send("settle_ledger", arguments, with_epoch=True)
         return Lead(word)
+
+    async def trim_changes(self, leader: Leadership, *, before: int) -> Keep:
+        """Forget removed nodes up to this version, which every replica has passed."""
+        word, *_ = await self._run(
+            "trim_changes", token=leader.token, before=before, limit=TRIM_LIMIT
+        )
+        return Keep(word)
+
+    # Whose it is, and the config
+
+    async def claim(self, cluster_uid: str) -> tuple[Keep, str]:
+        """Make the ledger this cluster's; whose it is, where it is another's. Safe to repeat."""
+        word, *rest = await self._run_unguarded("claim_ledger", cluster=cluster_uid)
+        return Keep(word), rest[0].decode() if rest else cluster_uid
+
+    async def put_config(self, *, version: str, text: bytes) -> Keep:
+        """Keep the last good config, for replicas that start beside a bad one."""
+        word, *_ = await self._run_unguarded("put_config", version=version, text=text)
+        return Keep(word)
+
+    async def read_config(self) -> tuple[str, bytes] | None:
+        """The last good config and its version; None: none was ever kept."""
+        word, *rest = await self._run_unguarded("read_config")
+        return (rest[0].decode(), rest[1]) if word == "CONFIG" else None
 
     # What the methods share
 

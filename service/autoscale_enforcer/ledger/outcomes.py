@@ -132,6 +132,23 @@ class Lead(StrEnum):
     """Another replica leads now."""
 
 
+class Keep(StrEnum):
+    """Answers of `claim_ledger`, `put_config` and `trim_changes`."""
+
+    CLAIMED = "CLAIMED"
+    """The ledger is this cluster's."""
+    FOREIGN = "FOREIGN"
+    """The ledger is another cluster's."""
+    KEPT = "KEPT"
+    """The config is kept, now or already."""
+    OLD = "OLD"
+    """A newer config is kept."""
+    TRIMMED = "TRIMMED"
+    """What every replica has heard of is forgotten."""
+    FENCED = "FENCED"
+    """Another replica leads now."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveAnswer:
     """What became of a reserve or the begin of a bind."""

@@ -94,8 +94,7 @@ class Pipeline:
             await asyncio.gather(self._task, return_exceptions=True)
         self._fail(self._queue, LedgerUnavailable("the ledger is closed"))
         self._queue = []
-        if self._client:
-            await self._client.aclose()
+        await self._connector.close()
 
     def stamp(self) -> int:
         """Redis' time now in microseconds, reckoned from its last answer; never later than the
@@ -265,7 +264,12 @@ class Pipeline:
         pipe = client.pipeline(transaction=False)
         for script in self._scripts.values():
             pipe.script_load(script.text)
-        await pipe.execute()
+        try:
+            await pipe.execute()
+        except ResponseError as error:
+            if is_lost_connection(error):
+                raise
+            raise LedgerUnavailable(f"Redis loads no scripts: {error}") from error
 
     async def _forget_connection(self) -> None:
         """The next round trip asks for the primary again, over new connections."""

@@ -70,9 +70,10 @@ class PodSpec(KubeStruct):
 
 
 class Condition(KubeStruct):
-    """Of a pod; the reason of PodResizePending is what we look for."""
+    """Of a pod: the reason of PodResizePending, and whether ours are Ready."""
 
     type: str | None = None
+    status: str | None = None
     reason: str | None = None
 
 
@@ -146,3 +147,31 @@ class VmObject(KubeStruct):
 
     metadata: Metadata | None = None
     spec: VmSpec | None = None
+
+
+class MigrationSpec(KubeStruct):
+    """Of a VirtualMachineMigration."""
+
+    vm_name: str | None = None
+
+
+class MigrationStatus(KubeStruct):
+    """How far it has come."""
+
+    phase: str | None = None
+    source_pod_name: str | None = None
+
+
+class MigrationObject(KubeStruct):
+    """A VirtualMachineMigration of NeonVM: one VM's pod is about to give way to another."""
+
+    metadata: Metadata | None = None
+    spec: MigrationSpec | None = None
+    status: MigrationStatus | None = None
+
+
+class ConfigMapObject(KubeStruct):
+    """A ConfigMap."""
+
+    metadata: Metadata | None = None
+    data: dict[str, str] | None = None

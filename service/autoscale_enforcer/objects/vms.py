@@ -41,6 +41,8 @@ VM_GROUP = "vm.neon.tech"
 RESOURCES = "vm.neon.tech/resources"
 OVERCOMMIT = "vm.neon.tech/overcommit"
 APPROVED = "internal.autoscaling.neon.tech/resources-approved"
+VM_NAME_LABEL = "vm.neon.tech/name"
+"""Shown and searched by; what is a VM's pod is decided by its owner."""
 AUTOSCALING_LABEL = "autoscaling.neon.tech/enabled"
 
 

@@ -1,5 +1,6 @@
 """What can go wrong with one request, to be scripted by tests."""
 
+# ruff: noqa: ARG002 - each fault uses what it needs of the request
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +14,6 @@ from tests.support.fake_api.problems import status_body
 
 GoOn = Callable[[], Awaitable[web.StreamResponse]]
 """Does what the request asks for."""
-SLOW = web.RequestKey("slow", "SlowChunks")
 
 
 class Fault(Protocol):
@@ -100,6 +100,9 @@ class SlowChunks:
         for start in range(0, len(content), self.size):
             await response.write(content[start : start + self.size])
             await asyncio.sleep(self.wait)
+
+
+SLOW = web.RequestKey("slow", SlowChunks)
 
 
 @dataclass(frozen=True, slots=True)

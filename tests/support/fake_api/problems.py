@@ -23,13 +23,23 @@ class Problem(Exception):
 def status_body(
     code: int, reason: str, message: str, details: dict[str, Any] | None = None
 ) -> bytes:
-    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+    }
     status |= {"message": message, "reason": reason, "details": details or {}, "code": code}
     return msgspec.json.encode(status)
 
 
 def success_body(code: int = 201) -> bytes:
-    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+    }
     return msgspec.json.encode(status | {"code": code})
 
 

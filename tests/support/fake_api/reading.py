@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,6 +17,7 @@ from tests.support.fake_api.selectors import Selects, selector
 from tests.support.fake_api.store import Happened, Store, Table
 
 _SNAPSHOTS = 8
+_Send = Callable[[bytes], Awaitable[None]]
 
 
 class _Token(msgspec.Struct):
@@ -43,7 +45,7 @@ class Lists:
                 raise problems.expired("The provided continue parameter is too old to display")
             rows = self.snapshots[key]
         else:
-            rows = [table.rows[each] for each in table.keys()]
+            rows = [table.rows[each] for each in table.sorted_keys()]
             rows = rows if selects is None else [row for row in rows if selects(row)]
         start = token.start if token else 0
         end = start + limit if limit else len(rows)
@@ -123,22 +125,22 @@ class Watch:
             self._table.watchers.discard(self.signal)
         return response
 
-    async def _follow(self, send: Send, every: float | None) -> None:
+    async def _follow(self, send: _Send, every: float | None) -> None:
         clock = asyncio.get_running_loop().time
         ends = clock() + self._lasts
         next_bookmark = clock() + every if every and self._bookmarks else float("inf")
         if self._begins_with_all:
-            rows = [self._table.rows[key] for key in self._table.keys()]
+            rows = [self._table.rows[key] for key in self._table.sorted_keys()]
             rows = rows if self._selects is None else [row for row in rows if self._selects(row)]
             await send(b"".join(self._object_line("ADDED", row) for row in rows))
-        while not self.over:
+        while True:
             self.signal.clear()
             await send(self._news())
             if self.bookmark_wanted or clock() >= next_bookmark:
                 self.bookmark_wanted = False
                 next_bookmark = clock() + every if every else float("inf")
                 await send(self._bookmark())
-            if clock() >= ends:
+            if self.over or clock() >= ends:
                 break
             try:
                 async with asyncio.timeout_at(min(ends, next_bookmark)):

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import Self
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -37,7 +38,10 @@ class Seen:
 
 
 class FakeApi:
-    """One API server on a port of its own. `store` is its data, to be changed at will."""
+    """One API server on a port of its own. `store` is its data, to be changed at will.
+
+    Entered again it is back on the same port with the same data, as after a restart.
+    """
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class FakeApi:
         self._asked = asyncio.Condition()
         self._handlers: set[asyncio.Task[web.StreamResponse]] = set()
         self._runner: web.AppRunner | None = None
+        self._port = 0
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -69,10 +74,10 @@ class FakeApi:
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls)
         await site.start()
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"{'https' if self._tls else 'http'}://{host}:{port}"
+        host, self._port = self._runner.addresses[0][:2]
+        self.url = f"{'https' if self._tls else 'http'}://{host}:{self._port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -138,7 +143,7 @@ class FakeApi:
             self._handlers.discard(task)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        parts = [part for part in request.match_info["path"].split("/") if part]
+        parts = [unquote(part) for part in request.rel_url.raw_path.split("/") if part]
         target = target_of(parts, self.store.kinds)
         query = dict(request.query)
         verb = _verb(request.method, target, query)

@@ -45,7 +45,7 @@ class Table:
     watchers: set[asyncio.Event] = field(default_factory=set)
     _sorted: list[Key] | None = None
 
-    def keys(self) -> list[Key]:
+    def sorted_keys(self) -> list[Key]:
         if self._sorted is None:
             self._sorted = sorted(self.rows)
         return self._sorted
@@ -88,7 +88,7 @@ class Store:
 
     def all(self, plural: str) -> Iterator[Json]:
         table = self.tables[plural]
-        return (decoded(table.rows[key]) for key in table.keys())
+        return (decoded(table.rows[key]) for key in table.sorted_keys())
 
     # Changing
 

@@ -43,17 +43,9 @@ def bind(store: Store, target: Target, body: bytes) -> bytes:
     key = _key(target)
 
     def assign(pod: Json) -> None:
-        spec, name = pod.setdefault("spec", {}), target.name
-        why = ""
-        if pod["metadata"].get("deletionTimestamp"):
-            why = f"pod {name} is being deleted, cannot be assigned to a host"
-        elif spec.get("nodeName"):
-            why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
-        elif spec.get("schedulingGates"):
-            why = f"pod {name} has non-empty .spec.schedulingGates"
-        if why:
-            raise problems.conflict("pods/binding", name, why)
-        spec["nodeName"] = node
+        if why := _why_not(pod, target.name):
+            raise problems.conflict("pods/binding", target.name, why)
+        pod.setdefault("spec", {})["nodeName"] = node
         condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now_text()}
         status = {"conditions": [condition]}
         pod["status"] = merge(pod.get("status") or {}, status, strategic=True)
@@ -69,6 +61,15 @@ def bind(store: Store, target: Target, body: bytes) -> bytes:
         rv=metadata.get("resourceVersion") or "",
     )
     return problems.success_body()
+
+
+def _why_not(pod: Json, name: str) -> str:
+    spec = pod.get("spec") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if spec.get("nodeName"):
+        return f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+    return f"pod {name} has non-empty .spec.schedulingGates" if spec.get("schedulingGates") else ""
 
 
 def patch(store: Store, target: Target, body: bytes, content_type: str) -> bytes:

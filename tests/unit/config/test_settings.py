@@ -58,7 +58,6 @@ def test_defaults() -> None:
         "holds": {
             "lifetime": timedelta(seconds=30),
             "sweep_every": timedelta(seconds=5),
-            "gone_kept": timedelta(minutes=10),
             "settle_after": timedelta(seconds=15),
             "journal_length": 100_000,
         },
@@ -93,7 +92,6 @@ BAD: list[tuple[str, Any, str]] = [
     ("limits", LimitSettings(keep_alive=NONE), "limits.keep_alive"),
     ("holds", HoldSettings(lifetime=NONE), "holds.lifetime"),
     ("holds", HoldSettings(sweep_every=NONE), "holds.sweep_every"),
-    ("holds", HoldSettings(gone_kept=timedelta(seconds=29)), "holds.gone_kept"),
     ("holds", HoldSettings(settle_after=-timedelta(seconds=1)), "holds.settle_after"),
     ("holds", HoldSettings(journal_length=-1), "holds.journal_length"),
     ("lease", LeaseSettings(renew_every=NONE), "lease.renew_every"),
@@ -122,7 +120,7 @@ def test_settings_at_the_edge_of_what_is_allowed_are_taken() -> None:
         redis=RedisSettings(socket_timeout=second, call_budget=2 * second, max_connections=1),
         listen=ListenSettings(extender_port=65535),
         limits=LimitSettings(extender_body=1, agent_body=1, header=1),
-        holds=HoldSettings(lifetime=second, gone_kept=second, settle_after=NONE, journal_length=0),
+        holds=HoldSettings(lifetime=second, settle_after=NONE, journal_length=0),
         lease=LeaseSettings(renew_every=second, lifetime=2 * second),
     )
 

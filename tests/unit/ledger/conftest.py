@@ -23,7 +23,7 @@ async def proxy(valkey_server: Server) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
-async def books(client_of: ClientOf) -> AsyncIterator[Books]:
+async def books(client_of: ClientOf, proxy: Proxy) -> AsyncIterator[Books]:
     """Books with node n1, brought into a state without the proxy."""
     books = Books(client_of("valkey"), "valkey")
     await books.open()

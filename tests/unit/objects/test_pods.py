@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from autoscale_enforcer.errors import ObjectError
@@ -100,7 +102,7 @@ def test_a_pod_without_identity_is_refused(field: str) -> None:
     ],
 )
 def test_a_pod_that_rows_could_not_hold_is_refused(
-    metadata: dict[str, str], spec: dict[str, str], path: str
+    metadata: dict[str, str], spec: dict[str, Any], path: str
 ) -> None:
     """Rows are values separated by spaces: such a pod was booked and read back as another."""
     with pytest.raises(ObjectError) as refusal:

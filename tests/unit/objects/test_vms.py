@@ -223,15 +223,16 @@ def test_a_vm_version_that_rows_could_not_hold_is_a_problem() -> None:
     fact = read_pod(pod(container(1), metadata=vm_metadata({})), vm(resourceVersion="a b"))
 
     assert fact.problem == (
-        "VirtualMachine vm-a: metadata.resourceVersion: "
-        "must be a whole number of at most 20 digits"
+        "VirtualMachine vm-a: metadata.resourceVersion: must be a whole number of at most 20 digits"
     )
 
 
 @pytest.mark.parametrize("version", ["", None])
 def test_a_vm_without_a_version_leaves_no_gap_in_the_row(version: str | None) -> None:
     """An empty field made Lua, which reads words, take each field for the one before it."""
-    row = said_row(read_pod(pod(container(1), metadata=vm_metadata({})), vm(resourceVersion=version)))
+    row = said_row(
+        read_pod(pod(container(1), metadata=vm_metadata({})), vm(resourceVersion=version))
+    )
 
     assert row.vm_rv == "-"
     assert len(row.encode().split()) == len(fields(row))

@@ -12,7 +12,20 @@ from autoscale_enforcer.model.names import (
 )
 
 GOOD = ["n1", "ip-10-0-0-4.eu-central-1.compute.internal", "x" * 253, "nœud"]
-BAD = ["", "-", " ", "a b", "a\tb", "a\nb", "a\0b", "a\u00a0b", "a\u200bb", "\ud800", "a/b", "x" * 254]
+BAD = [
+    "",
+    "-",
+    " ",
+    "a b",
+    "a\tb",
+    "a\nb",
+    "a\0b",
+    "a\u00a0b",
+    "a\u200bb",
+    "\ud800",
+    "a/b",
+    "x" * 254,
+]
 
 
 @pytest.mark.parametrize("name", GOOD)

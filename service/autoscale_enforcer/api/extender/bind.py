@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.api.extender.reserve import words_of
 from autoscale_enforcer.cluster.binder import Refusal
@@ -22,7 +20,7 @@ async def answer_bind(desk: Desk, body: bytes) -> bytes:
     """
     request = decode_bind_request(body)
     try:
-        refusal = await asyncio.shield(asyncio.ensure_future(_bind(desk, request)))
+        refusal = await desk.see_through(_bind(desk, request))
     except (LedgerUnavailable, ClusterUnavailable) as error:
         return encode_bind_answer(str(error))
     return encode_bind_answer(_words(refusal) if refusal else "")

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from autoscale_enforcer.api.placement import Placement
 from autoscale_enforcer.cluster.binder import Binder, BindOrder
+from autoscale_enforcer.cluster.learner import NodeLearner
 from autoscale_enforcer.cluster.source import ClusterSource
-from autoscale_enforcer.config.scheduler_config import SchedulerConfig
+from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ObjectError
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import NodeName, PodUid
-from autoscale_enforcer.model.rows import PodRow, said_row
+from autoscale_enforcer.model.rows import NodeRow, PodRow, said_row
+from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.vms import vm_owner
+from autoscale_enforcer.wire.nodes import OfferedNodes
 from autoscale_enforcer.wire.pods import PodReference, SentPod
+
+T = TypeVar("T")
 
 REMEMBERED_PODS = 10_000
 """Pods that a filter brought here, for the bind that follows; the ledger knows most of them too."""
@@ -30,9 +37,23 @@ class Desk:
     ledger: Ledger
     source: ClusterSource
     binder: Binder
-    config: SchedulerConfig
+    learner: NodeLearner
+    config: LiveConfig
     replica: str
     _heard: OrderedDict[PodUid, PodRow] = field(default_factory=OrderedDict)
+    _running: set[asyncio.Future[Any]] = field(default_factory=set)
+
+    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives. It goes on to its end even where the caller goes away."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)  # or nobody would hold it, and Python might drop it half-way
+        task.add_done_callback(self._end)
+        return await asyncio.shield(task)
+
+    def _end(self, task: asyncio.Future[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # a caller that went away leaves no unhandled error behind
 
     async def order(self, verb: str, pod: PodReference, node: NodeName) -> BindOrder:
         """A call that has just reached us, with the stamp that each attempt of it carries."""
@@ -58,7 +79,7 @@ class Desk:
 
     def say(self, fact: PodFact) -> PodRow:
         """The pod as a row, remembered for the bind that may follow."""
-        row = said_row(fact, ignored=fact.namespace in self.config.ignored_namespaces)
+        row = said_row(fact, ignored=fact.namespace in self.config.current.ignored_namespaces)
         self._heard[fact.uid] = row
         self._heard.move_to_end(fact.uid)
         if len(self._heard) > REMEMBERED_PODS:
@@ -69,16 +90,44 @@ class Desk:
         """What the last request that carried the pod said of it, at this replica."""
         return self._heard.get(uid)
 
-    async def place(self, fact: PodFact) -> Placement:
-        """The pod against the nodes as they are now: one round trip, shared with other calls."""
+    async def place(self, fact: PodFact, offered: OfferedNodes | None = None) -> Placement:
+        """The pod against the nodes as they are now: one round trip, shared with other calls.
+
+        Offered nodes that nobody knows cost a live read each, once in a while.
+        """
         sent = self.say(fact)
         _, known, _ = await asyncio.gather(
             self.note(fact), self.ledger.read_pod(uid=fact.uid), self.ledger.mirror.refresh()
         )
-        return Placement.of(self.ledger.mirror, sent=sent, known=known.row if known else None)
+        templates: dict[NodeName, NodeRow] = {}
+        if offered is not None:
+            await self.learner.learn(offered.names)
+            templates = self._templates(offered)
+        return Placement.of(
+            self.ledger.mirror,
+            sent=sent,
+            known=known.row if known else None,
+            templates=templates,
+        )
+
+    def _templates(self, offered: OfferedNodes) -> dict[NodeName, NodeRow]:
+        if offered.whole is None:
+            return {}
+        found = {}
+        for name in offered.names:
+            document = None if name in self.ledger.mirror.nodes else offered.document(name)
+            if document is None:
+                continue
+            try:
+                allocatable = read_node(document).allocatable
+            except ObjectError:
+                continue  # stays unknown
+            capacity = self.config.current.node_config(name).capacity(allocatable)
+            found[name] = NodeRow(cap_cpu=capacity.cpu, cap_mem=capacity.mem)
+        return found
 
     async def note(self, fact: PodFact) -> None:
         """With a file source: make the pod known to every replica; nothing known changes."""
         if self.source.is_shared_by_ledger:
-            ignored = fact.namespace in self.config.ignored_namespaces
+            ignored = fact.namespace in self.config.current.ignored_namespaces
             await self.ledger.put_pod(fact, leader=None, ignored=ignored)

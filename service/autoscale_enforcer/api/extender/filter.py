@@ -22,7 +22,7 @@ async def answer_filter(desk: Desk, body: bytes) -> bytes:
         fact = await desk.read_sent(request.pod)
         if isinstance(fact, ObjectError) or fact.problem:
             return _unreadable(request)
-        return _answer(request, await desk.place(fact))
+        return _answer(request, await desk.place(fact, request.nodes))
     except (LedgerUnavailable, ClusterUnavailable) as error:
         return encode_filter_error(str(error))
 

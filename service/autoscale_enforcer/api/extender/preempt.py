@@ -29,9 +29,7 @@ async def answer_preempt(desk: Desk, body: bytes) -> bytes:
     judged = await asyncio.gather(
         *(_victims(desk, placement, name, offered) for name, offered in request.victims.items())
     )
-    kept = {
-        name: victims for name, victims in zip(request.victims, judged, strict=True) if victims
-    }
+    kept = {name: victims for name, victims in zip(request.victims, judged, strict=True) if victims}
     return encode_preempt_answer(kept)
 
 

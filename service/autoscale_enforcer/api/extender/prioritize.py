@@ -19,7 +19,7 @@ async def answer_prioritize(desk: Desk, body: bytes) -> bytes:
     fact = await desk.read_sent(request.pod)
     if isinstance(fact, ObjectError) or fact.problem:
         return encode_scores(dict.fromkeys(request.nodes.names, 0))
-    placement = await desk.place(fact)
+    placement = await desk.place(fact, request.nodes)
     largest = largest_capacity(placement.mirror)
     return encode_scores(
         {name: _score(desk, placement, name, largest) for name in request.nodes.names}
@@ -27,18 +27,18 @@ async def answer_prioritize(desk: Desk, body: bytes) -> bytes:
 
 
 def _score(desk: Desk, placement: Placement, name: NodeName, largest: Resources) -> int:
-    node = placement.mirror.nodes.get(name)
+    node = placement.node(name)
     if node is None:
         return 0
     # Ignored namespaces are no use of the node here: their pods give way.
     others = node.reserved - (NOTHING if placement.wanted.ignored else placement.held_on(name))
     return score_node(
-        shape=desk.config.node_config(name).scoring,
+        shape=desk.config.current.node_config(name).scoring,
         capacity=node.capacity,
         used_after=others + placement.charge,
         largest=largest,
         fits=placement.why_not(name) is None,
-        pick=_pick if desk.config.randomize_scores else None,
+        pick=_pick if desk.config.current.randomize_scores else None,
     )
 
 

@@ -26,6 +26,12 @@ def pod_path(name: PodName) -> str:
     return _namespaced("/api/v1", namespace, "pods", own)
 
 
+def own_pods_path(namespace: str, selector: str) -> str:
+    """The list of the pods in a namespace that a label selector picks."""
+    path = f"/api/v1/namespaces/{_part(namespace)}/pods"
+    return with_query(path, labelSelector=selector)
+
+
 def pod_status_path(name: PodName) -> str:
     """The part of a pod that is not its spec, for a patch."""
     return f"{pod_path(name)}/status"

@@ -29,11 +29,13 @@ from autoscale_enforcer.cluster.kubernetes.answers import (
 )
 from autoscale_enforcer.cluster.kubernetes.client import PAGE_SIZE, KubeApi
 from autoscale_enforcer.cluster.kubernetes.failures import ApiRefusal, Expired, NotServed
-from autoscale_enforcer.cluster.kubernetes.turns import Turns
+from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 from autoscale_enforcer.objects.shapes import Metadata
 
 log = logging.getLogger(__name__)
+
+_DROPPED = 1000
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -46,7 +48,8 @@ class Sink(Protocol[T_contra]):
         """All there is at this version: what is not in it is gone, or was bad just before.
 
         An object may stand under a known name with another UID; the older one is gone then. The
-        version may be below an earlier one, where the API itself went back.
+        version may be below an earlier one, where the API itself went back. `items` is emptied
+        afterwards.
         """
         ...
 
@@ -142,7 +145,8 @@ class Reflector(Generic[K, T]):
         """One list, if one is due, and one watch to its end; how long to pause then."""
         self._asked_at, self._is_heard = self._clock(), False
         if not self.version:
-            await self._list()
+            with FullCollections.held_off():
+                await self._list()
         self._asked_at = self._clock()
         await self._watch()
         if self._clock() - self._asked_at >= self._settings.watch_lasts.total_seconds() / 2:
@@ -166,6 +170,11 @@ class Reflector(Generic[K, T]):
         await self._sink.replace(listing.items, listing.resource_version)
         self.version = listing.resource_version
         self.synced.set()
+        turns = Turns()
+        while listing.items:
+            # Dropped at once, 150,000 objects would keep the loop busy for 0.2 s.
+            del listing.items[-_DROPPED:]
+            await turns.pause()
 
     async def _read_page(self, page: Page[K], listing: Listing[T]) -> None:
         turns = Turns()

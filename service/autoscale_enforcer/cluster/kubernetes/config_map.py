@@ -1,0 +1,106 @@
+"""The ConfigMap with the scheduler config: watched by every replica, taken without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from autoscale_enforcer.cluster.kubernetes.answers import Action, BadObject, Changed
+from autoscale_enforcer.cluster.kubernetes.client import KubeApi
+from autoscale_enforcer.cluster.kubernetes.paths import one_config_map_path
+from autoscale_enforcer.cluster.kubernetes.reflector import Reflector
+from autoscale_enforcer.config.live import LiveConfig
+from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
+from autoscale_enforcer.ledger.ledger import Ledger
+from autoscale_enforcer.objects.shapes import ConfigMapObject
+
+log = logging.getLogger(__name__)
+
+NAMESPACE, NAME = "kube-system", "scheduler-plugin-config"
+KEYS = ("autoscaler-enforcer-config.json", "autoscale-enforcer-config.json")
+"""The published spelling, and the later one."""
+
+WAIT_FOR_FIRST = 5.0
+"""Seconds, the reference's own: after that a replica without a config ends."""
+
+
+class ConfigMapWatch:
+    """Offers each version of the ConfigMap to the live config."""
+
+    def __init__(self, api: KubeApi, live: LiveConfig, ledger: Ledger) -> None:
+        self._live, self._ledger = live, ledger
+        self._reflector = Reflector(
+            api,
+            path=one_config_map_path(NAMESPACE, NAME),
+            kind=ConfigMapObject,
+            read=_as_it_is,
+            sink=self,
+        )
+        self._has_come = asyncio.Event()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await self._reflector.run()
+
+    async def first(self) -> None:
+        """Wait for a config that can be used; the last good one stands in for a bad one.
+
+        Raises ConfigError where none came in time.
+        """
+        try:
+            async with asyncio.timeout(WAIT_FOR_FIRST):
+                await self._has_come.wait()
+        except TimeoutError:
+            where = f"ConfigMap {NAMESPACE}/{NAME}"
+            raise ConfigError(
+                [f"config: {where} has no key {KEYS[0]} after {WAIT_FOR_FIRST:g} s"]
+            ) from None
+        if not self._live.version:
+            await self._take_last_good()
+
+    async def _take_last_good(self) -> None:
+        problems = self._live.problems
+        kept = await self._ledger.read_config()
+        if kept is None or not self._live.offer(kept[1], version=kept[0]):
+            raise ConfigError([f"config: {problem}" for problem in problems])
+        self._live.problems = problems
+        log.warning("config: the ConfigMap is bad, the last good one of version %s holds", kept[0])
+
+    async def replace(self, items: Sequence[ConfigMapObject], resource_version: str) -> None:
+        """The ConfigMap as it is now, or none: what holds stays."""
+        del resource_version
+        for found in items:
+            await self._offer(found)
+
+    async def apply(self, event: Changed[ConfigMapObject]) -> None:
+        """A change; a config that was deleted holds until there is another."""
+        if event.action is not Action.DELETED:
+            await self._offer(event.object)
+
+    async def bad(self, found: BadObject) -> None:
+        """What holds stays; the reflector has told people."""
+
+    async def _offer(self, found: ConfigMapObject) -> None:
+        data = found.data or {}
+        content = next((data[key] for key in KEYS if key in data), None)
+        version = (found.metadata.resource_version if found.metadata else None) or ""
+        if content is None or version == self._live.version:
+            return
+        if self._live.offer(content.encode(), version=version):
+            log.info("config: version %s holds", version)
+            await self._keep(version, content.encode())
+        else:
+            for problem in self._live.problems:
+                log.error("config: version %s is kept out: %s", version, problem)
+        self._has_come.set()
+
+    async def _keep(self, version: str, content: bytes) -> None:
+        try:
+            await self._ledger.put_config(version=version, text=content)
+        except LedgerUnavailable as error:
+            log.warning("config: not kept for other replicas: %s", error)
+
+
+def _as_it_is(found: ConfigMapObject) -> ConfigMapObject:
+    return found

@@ -1,0 +1,80 @@
+"""Carries facts to the ledger: the newest of each object, many at once, again until they are in.
+
+Facts of one object go in their order; what is not in the ledger yet is remembered by object, so
+that a storm of events costs no more than the objects it is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+
+from autoscale_enforcer.cluster.upkeep import LostLead
+from autoscale_enforcer.errors import LedgerUnavailable
+from autoscale_enforcer.ledger.ledger import Leadership
+from autoscale_enforcer.ledger.outcomes import Fact
+
+log = logging.getLogger(__name__)
+
+Put = Callable[[Leadership], Awaitable[Fact]]
+"""Books one fact under the leadership that is given."""
+
+BATCH = 256
+"""Facts under way at once: a batch of them takes the ledger a few milliseconds."""
+
+RETRY_AFTER = 0.2
+"""Seconds after which facts that the ledger could not take are put again."""
+
+
+class FactPump:
+    """What the watches have said and the ledger has not heard."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, Put] = {}
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def put(self, key: Hashable, put: Put) -> None:
+        """Remember the newest fact of an object; an older one that still waits is forgotten."""
+        self._waiting[key] = put
+        self._idle.clear()
+        self._wake.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def drained(self) -> None:
+        """Wait until the ledger has heard everything."""
+        await self._idle.wait()
+
+    async def run(self, leader: Leadership) -> None:
+        """Carry until cancelled; raises LostLead where another replica leads."""
+        while True:
+            await self._wake.wait()
+            try:
+                await self.flush(leader)
+            except LedgerUnavailable as error:
+                log.debug("facts wait: %s", error)
+                await asyncio.sleep(RETRY_AFTER)
+
+    async def flush(self, leader: Leadership) -> None:
+        """Carry what waits now and what comes meanwhile; what fails goes on waiting."""
+        while self._waiting:
+            batch = dict(list(self._waiting.items())[:BATCH])
+            answers = await asyncio.gather(
+                *(put(leader) for put in batch.values()), return_exceptions=True
+            )
+            failed = None
+            for (key, put), answer in zip(batch.items(), answers, strict=True):
+                if isinstance(answer, BaseException):
+                    failed = answer
+                elif answer is Fact.FENCED:
+                    raise LostLead
+                elif self._waiting.get(key) is put:
+                    del self._waiting[key]
+            if failed:
+                raise failed
+        self._wake.clear()
+        self._idle.set()

@@ -1,0 +1,161 @@
+"""Where the reflectors hand what they hear: one sink for each kind of object."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from autoscale_enforcer.cluster.kubernetes.answers import Action, BadObject, Changed
+from autoscale_enforcer.cluster.kubernetes.world import VmKey, World
+from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
+from autoscale_enforcer.model.facts import NodeFact, PodFact
+from autoscale_enforcer.model.ids import NodeName, PodName, PodUid, pod_name
+from autoscale_enforcer.objects.shapes import MigrationObject, VmObject
+
+
+class Told(Protocol):
+    """Who makes facts of it."""
+
+    world: World
+
+    def put_pod(self, fact: PodFact) -> None:
+        """The pod is so."""
+        ...
+
+    def delete_pod(self, uid: PodUid, name: PodName) -> None:
+        """The pod is gone."""
+        ...
+
+    def put_node(self, fact: NodeFact) -> None:
+        """The node is so."""
+        ...
+
+    def delete_node(self, name: NodeName, uid: str) -> None:
+        """The node has left."""
+        ...
+
+    def reread_pods_of(self, key: VmKey) -> None:
+        """What the VM's pods are worth may have changed."""
+        ...
+
+    async def compare_nodes(self, listed: Sequence[NodeFact]) -> None:
+        """The nodes are these and no others."""
+        ...
+
+    async def compare_pods(self, listed: Sequence[PodFact]) -> None:
+        """The pods are these, and others only if a later read finds them."""
+        ...
+
+
+class NodeSink:
+    """Nodes: their capacity."""
+
+    def __init__(self, owner: Told, *, is_build: bool) -> None:
+        self._owner, self._is_build = owner, is_build
+
+    async def replace(self, items: Sequence[NodeFact], resource_version: str) -> None:
+        """All there are."""
+        del resource_version
+        if not self._is_build:
+            await _as_cluster_trouble(self._owner.compare_nodes(items))
+            return
+        self._is_build = False  # a later list is compared with what was built
+        for fact in items:
+            self._owner.put_node(fact)
+
+    async def apply(self, event: Changed[NodeFact]) -> None:
+        """One has changed."""
+        fact = event.object
+        if event.action is Action.DELETED:
+            self._owner.delete_node(fact.name, fact.uid)
+        else:
+            self._owner.put_node(fact)
+
+    async def bad(self, found: BadObject) -> None:
+        """Its row stays as it is: the reflector has told people."""
+
+
+class PodSink:
+    """Pods: what they hold."""
+
+    def __init__(self, owner: Told, *, is_build: bool) -> None:
+        self._owner, self._is_build = owner, is_build
+
+    async def replace(self, items: Sequence[PodFact], resource_version: str) -> None:
+        """All there are."""
+        del resource_version
+        if not self._is_build:
+            await _as_cluster_trouble(self._owner.compare_pods(items))
+            return
+        self._is_build = False
+        for fact in items:
+            if not fact.finished:
+                self._owner.put_pod(fact)
+
+    async def apply(self, event: Changed[PodFact]) -> None:
+        """One has changed."""
+        fact = event.object
+        if event.action is Action.DELETED:
+            self._owner.world.forget_pod(fact)
+            self._owner.delete_pod(fact.uid, fact.full_name)
+        else:
+            self._owner.put_pod(fact)
+
+    async def bad(self, found: BadObject) -> None:
+        """A pod that cannot be read keeps its row; its end must be booked all the same."""
+        if found.action is Action.DELETED and found.uid:
+            self._owner.delete_pod(PodUid(found.uid), pod_name(found.namespace, found.name))
+
+
+class VmSink:
+    """VirtualMachines: what their pods are worth."""
+
+    def __init__(self, owner: Told) -> None:
+        self._owner = owner
+
+    async def replace(self, items: Sequence[VmObject], resource_version: str) -> None:
+        """All there are."""
+        del resource_version
+        for key in self._owner.world.replace_vms(items):
+            self._owner.reread_pods_of(key)
+
+    async def apply(self, event: Changed[VmObject]) -> None:
+        """One has changed; a pod goes with its VM, and tells so itself."""
+        gone = event.action is Action.DELETED
+        key = self._owner.world.change_vm(event.object, gone=gone)
+        if not gone:
+            self._owner.reread_pods_of(key)
+
+    async def bad(self, found: BadObject) -> None:
+        """The VM stays as it was."""
+
+
+class MigrationSink:
+    """VirtualMachineMigrations: which pods are about to leave."""
+
+    def __init__(self, owner: Told) -> None:
+        self._owner = owner
+
+    async def replace(self, items: Sequence[MigrationObject], resource_version: str) -> None:
+        """All there are."""
+        del resource_version
+        for key in self._owner.world.replace_migrations(items):
+            self._owner.reread_pods_of(key)
+
+    async def apply(self, event: Changed[MigrationObject]) -> None:
+        """One has changed."""
+        gone = event.action is Action.DELETED
+        key = self._owner.world.change_migration(event.object, gone=gone)
+        if key:
+            self._owner.reread_pods_of(key)
+
+    async def bad(self, found: BadObject) -> None:
+        """The pods it moves count as any others."""
+
+
+async def _as_cluster_trouble(comparing: Awaitable[None]) -> None:
+    """A list that could not be compared is listed again, as after a failed watch."""
+    try:
+        await comparing
+    except LedgerUnavailable as error:
+        raise ClusterUnavailable(f"the list cannot be compared: {error}") from error

@@ -1,0 +1,108 @@
+"""What pods are read with: the VMs they run and the migrations that move them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from autoscale_enforcer.cluster.kubernetes.source import vm_key
+from autoscale_enforcer.model.facts import PodFact
+from autoscale_enforcer.model.ids import PodName, PodUid, pod_name
+from autoscale_enforcer.objects.pods import read_pod
+from autoscale_enforcer.objects.shapes import MigrationObject, PodObject, VmObject
+from autoscale_enforcer.objects.vms import VM_NAME_LABEL
+
+VmKey = tuple[str, str]
+"""Namespace and name."""
+
+MIGRATION_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(slots=True)
+class World:
+    """The objects behind pods, as the watches have them. Of plain pods nothing is kept."""
+
+    _vms: dict[VmKey, VmObject] = field(default_factory=dict)
+    _pods: dict[VmKey, dict[PodUid, PodObject]] = field(default_factory=dict)
+    _moving: dict[VmKey, PodName] = field(default_factory=dict)
+    """Source pod of each migration that has not ended, by the migration's namespace and name."""
+
+    def read_pod(self, pod: PodObject) -> PodFact:
+        """A pod with its VM and its part in a migration; ObjectError where it cannot be read."""
+        key = vm_key(pod)
+        fact = read_pod(pod, self._vms.get(key))
+        if key[1]:
+            self._pods.setdefault(key, {})[fact.uid] = pod
+        labels = {VM_NAME_LABEL: key[1]} if key[1] else {}
+        return replace(
+            fact, labels=labels, migration_source=fact.full_name in self._moving.values()
+        )
+
+    def forget_pod(self, fact: PodFact) -> None:
+        """It is gone: nothing that happens to its VM concerns it."""
+        key = (fact.namespace, fact.labels.get(VM_NAME_LABEL, ""))
+        pods = self._pods.get(key, {})
+        pods.pop(fact.uid, None)
+        if not pods:
+            self._pods.pop(key, None)
+
+    def pods_of(self, key: VmKey) -> list[PodFact]:
+        """The VM's pods, read again."""
+        return [self.read_pod(pod) for pod in list(self._pods.get(key, {}).values())]
+
+    def replace_vms(self, vms: Iterable[VmObject]) -> set[VmKey]:
+        """All there are; those whose pods have to be read again."""
+        listed = {key_of(vm): vm for vm in vms}
+        changed = {
+            key
+            for key in listed.keys() | self._vms.keys()
+            if _version(listed.get(key)) != _version(self._vms.get(key))
+        }
+        self._vms = listed
+        return changed
+
+    def change_vm(self, vm: VmObject, *, gone: bool) -> VmKey:
+        """One has changed, or is gone."""
+        key = key_of(vm)
+        if gone:
+            self._vms.pop(key, None)
+        else:
+            self._vms[key] = vm
+        return key
+
+    def replace_migrations(self, migrations: Iterable[MigrationObject]) -> set[VmKey]:
+        """All there are; VMs whose pods have to be read again, those of ended ones included."""
+        known, self._moving = self._moving, {}
+        changed = {key for each in migrations if (key := self.change_migration(each, gone=False))}
+        ended = {name for key, name in known.items() if key not in self._moving}
+        return changed | {key for key, pods in self._pods.items() if ended & _names(pods)}
+
+    def change_migration(self, migration: MigrationObject, *, gone: bool) -> VmKey | None:
+        """One has changed, or is gone; the VM whose pods have to be read again."""
+        key = key_of(migration)
+        status = migration.status
+        source = status.source_pod_name if status else None
+        if gone or not source or (status and status.phase in MIGRATION_ENDED):
+            self._moving.pop(key, None)
+        else:
+            self._moving[key] = pod_name(key[0], source)
+        vm = migration.spec.vm_name if migration.spec else None
+        return (key[0], vm) if vm else None
+
+
+def key_of(found: VmObject | MigrationObject) -> VmKey:
+    """Namespace and name of an object."""
+    metadata = found.metadata
+    return ((metadata.namespace if metadata else None) or "", (metadata and metadata.name) or "")
+
+
+def _names(pods: dict[PodUid, PodObject]) -> set[PodName]:
+    return {
+        pod_name(pod.metadata.namespace or "", pod.metadata.name or "")
+        for pod in pods.values()
+        if pod.metadata
+    }
+
+
+def _version(vm: VmObject | None) -> str | None:
+    return vm.metadata.resource_version if vm and vm.metadata else None

@@ -1,0 +1,39 @@
+"""The scheduler config that holds now; it may change while the process runs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from autoscale_enforcer.config.scheduler_config import (
+    DEFAULT_CONFIG,
+    SchedulerConfig,
+    parse_scheduler_config,
+)
+from autoscale_enforcer.errors import ConfigError
+
+
+@dataclass(slots=True)
+class LiveConfig:
+    """Whoever needs the config asks here each time, and never keeps it."""
+
+    current: SchedulerConfig = DEFAULT_CONFIG
+    version: str = ""
+    """Version of what it came from: the ConfigMap's, or the file's time; empty: built in."""
+    problems: list[str] = field(default_factory=list)
+    """Why the newest config is kept out, path first; empty where it is the current one."""
+    refused: int = 0
+    """How many were kept out since the start."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with each good config; whoever waits for it clears it."""
+
+    def offer(self, text: bytes, *, version: str) -> bool:
+        """Take a config that has come; a bad one is kept out and what holds stays."""
+        try:
+            config = parse_scheduler_config(text)
+        except ConfigError as error:
+            self.problems, self.refused = error.problems, self.refused + 1
+            return False
+        self.current, self.version, self.problems = config, version, []
+        self.changed.set()
+        return True

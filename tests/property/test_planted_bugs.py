@@ -1,0 +1,127 @@
+"""Every bug that is planted in the scripts is caught by the comparison with the model.
+
+The machine's own steps, chosen by plain seeds and told to the model once, are replayed against
+each mutant: hypothesis itself would be too slow for hundreds of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import pytest
+import redis
+
+from autoscale_enforcer.ledger.scripts import load_scripts
+from tests.property.judging import Expected, Judge, expected
+from tests.property.mutants import Mutant, Nursery, all_mutants
+from tests.property.server_side import Scripted, with_fake_clock
+from tests.property.steps import WEIGHTED, Step, Story, rebuild
+from tests.support.servers import Server
+
+STORIES = 200
+"""How many seeds a mutant has to survive to count as not caught."""
+
+STEPS = 60
+
+NO_DIFFERENCE: dict[str, str] = {}
+"""Mutants that differ in nothing that anybody may rely on, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One step of a story, and what must come of it."""
+
+    step: Step
+    should: Expected
+
+
+@cache
+def scenes(seed: int) -> list[Scene]:
+    """The story that the seed tells, as the model has it."""
+    choices, story, told = random.Random(seed), Story(), []
+
+    def tell(steps: Iterator[Step]) -> None:
+        for step in steps:
+            told.append(Scene(step, expected(story.tell(step), story)))
+
+    tell(rebuild(choices, story))
+    while len(told) < STEPS:
+        tell(story.next(choices.choice(WEIGHTED), choices))
+    return told
+
+
+class Laboratory:
+    """A server whose scripts may be infected."""
+
+    def __init__(self, client: redis.Redis, nursery: Nursery) -> None:
+        self.client, self.nursery = client, nursery
+        self.healthy = {name: with_fake_clock(script) for name, script in load_scripts().items()}
+
+    def catches(self, mutant: Mutant) -> bool:
+        """Some story shows the bug."""
+        infected = {n: with_fake_clock(s) for n, s in self.nursery.scripts(mutant).items()}
+        scripted = Scripted(self.client, self.healthy | infected)
+        return any(self.shows(scripted, seed) for seed in range(STORIES))
+
+    def shows(self, scripted: Scripted, seed: int) -> bool:
+        self.client.flushall()
+        judge = Judge()
+        try:
+            return any(self._complaints(scripted, judge, part) for part in _parts(scenes(seed)))
+        except UNREADABLE:
+            return True
+
+    @staticmethod
+    def _complaints(scripted: Scripted, judge: Judge, part: list[Scene]) -> bool:
+        timed = [(judge.fill(scene.step), scene.should.now) for scene in part]
+        done = zip(part, timed, scripted.do_all(timed), strict=True)
+        return any(
+            judge.complaints(step, scene.should, answer, after)
+            for scene, (step, _), (answer, after) in done
+        )
+
+
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ZeroDivisionError)
+"""What reading back raises where a bug has left something that is no ledger."""
+
+
+def _parts(story: list[Scene]) -> Iterator[list[Scene]]:
+    """The story in as few parts as possible: a reader of changes must have seen what came before."""
+    starts = [at for at, scene in enumerate(story) if scene.step.script == "read_changes"]
+    for start, end in pairwise([0, *starts, len(story)]):
+        yield story[start:end]
+
+
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    folder = tmp_path_factory.mktemp("mutants")
+    with Server("valkey", "--enable-debug-command", "yes") as server, server.client() as client:
+        yield Laboratory(client, Nursery(folder))
+
+
+@pytest.mark.timeout(120)
+def test_scripts_without_a_planted_bug_are_not_accused(laboratory: Laboratory) -> None:
+    scripted = Scripted(laboratory.client, laboratory.healthy)
+
+    assert not [seed for seed in range(STORIES // 4) if laboratory.shows(scripted, seed)]
+
+
+@pytest.mark.timeout(120)
+def test_some_planted_bugs_are_caught(laboratory: Laboratory) -> None:
+    mutants = [m for m in all_mutants() if str(m) not in NO_DIFFERENCE]
+
+    some = random.sample(mutants, 30)
+
+    assert not [str(mutant) for mutant in some if not laboratory.catches(mutant)]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_every_planted_bug_is_caught(laboratory: Laboratory) -> None:
+    uncaught = {str(mutant) for mutant in all_mutants() if not laboratory.catches(mutant)}
+
+    assert uncaught == set(NO_DIFFERENCE)
