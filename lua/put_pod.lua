@@ -64,6 +64,7 @@ if token == '' and pod and (said.node == '-' or finished or pod.stage == 'bound'
   end
   return {'KNOWN'}
 end
+said.name = pod and pod.name or said.name  -- a UID never changes its name
 local after = merge_said(pod, said)
 local other, other_pod = name_holder(keys, said.name, uid)
 if not after or other and newer(other_pod.rv, said.rv) then

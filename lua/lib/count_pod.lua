@@ -2,9 +2,6 @@
 -- Takes: the node's fields, the pod's fields, 1 or -1
 -- Gives: nothing; the node's fields are changed
 local function count_pod(node, pod, sign)
-  if pod.stage == 'pending' then
-    return
-  end
   for _, r in ipairs({'cpu', 'mem'}) do
     local paid = sign * pod['charge_' .. r]
     if pod.ignored == 1 then

@@ -8,7 +8,8 @@ local function merge_said(row, said)
   if not row then
     return after
   end
-  local kept = {'heard', 'factor_cpu', 'factor_mem', 'deadline', 'stamp'}
+  -- A UID never changes its name.
+  local kept = {'name', 'heard', 'factor_cpu', 'factor_mem', 'deadline', 'stamp'}
   local by_object = said.vm_rv ~= '-'
   local old_vm = by_object and newer(row.vm_rv, said.vm_rv)
   if newer(row.rv, said.rv) then
@@ -16,7 +17,7 @@ local function merge_said(row, said)
     if old_vm or not by_object or row_has_annotation then
       return nil
     end
-    for _, field in ipairs({'name', 'rv', 'ignored', 'moving'}) do
+    for _, field in ipairs({'rv', 'ignored', 'moving'}) do
       table.insert(kept, field)
     end
     after.node = row.stage == 'bound' and row.node or '-'

@@ -9,7 +9,7 @@ local function row_text(fields, words, value)
       out[fields[at] or at] = at > words and tonumber(word) or word
     end
     if at ~= #fields then
-      error('a row of ' .. #fields .. ' fields was expected: ' .. value)
+      error(string.format('a row has %d fields, not %d: %s', #fields, at, value))
     end
     return out
   end

@@ -21,6 +21,7 @@ from autoscale_enforcer.wire.protocol import ProtocolVersion
 from tests.support.containers import DOORS
 
 ROOT = Path(__file__).parents[2]
+SHIPPED_SCHEDULER = "deploy/base/scheduler-config.yaml"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
@@ -207,14 +208,18 @@ def test_ports_page_has_every_port_and_verb() -> None:
     assert first_cells(page)[:3] == [str(port) for port in ports]
     assert ports == DOORS
     assert all(f"/extender/{verb}`" in page for verb in VERBS)
+    doors = re.findall(r'add_get\("([^"]+)"', read("service/autoscale_enforcer/api/admin.py"))
+    assert [door for door in doors if f"{door}`" not in page] == []
 
 
-def test_scheduler_snippet_names_our_verbs() -> None:
+def test_scheduler_snippet_is_what_we_ship() -> None:
     snippet = re.search(r"(?s)```yaml\n(.*?)```", read("README.md"))
     assert snippet
 
-    (extender,) = yaml.safe_load(snippet[1])["extenders"]
+    shown, shipped = yaml.safe_load(snippet[1]), yaml.safe_load(read(SHIPPED_SCHEDULER))
 
+    assert shown == {key: shipped[key] for key in shown}
+    (extender,) = shown["extenders"]
     verbs = {value for key, value in extender.items() if key.endswith("Verb")}
     assert verbs == VERBS.keys() - {"reserve", "unreserve"}
     assert extender["urlPrefix"].endswith(f":{DOORS[0]}/extender")

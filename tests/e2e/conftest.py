@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from tests.e2e.harness.binaries import Binaries, MissingBinariesError, find_bina
 from tests.e2e.harness.control_plane import ControlPlane, Scheduler
 from tests.e2e.harness.kubelet import KubeletStandIn
 from tests.e2e.harness.process import RUNNING
+from tests.e2e.harness.service import Service, configure, deployed_account, make_own_pods
+from tests.support.servers import Server
 
 LIMIT_SECONDS = 120
 """Of a test that sets no limit of its own."""
@@ -82,3 +85,19 @@ async def kubelet(api: Api) -> AsyncIterator[KubeletStandIn]:
     """The stand-in for the kubelets of `control_plane`, at work."""
     async with KubeletStandIn(api) as kubelet:
         yield kubelet
+
+
+@pytest.fixture
+async def kubeconfig(control_plane: ControlPlane, api: Api) -> Path:
+    """Of the account that the manifests give the service, with those rights and no others."""
+    return control_plane.kubeconfig(await deployed_account(api))
+
+
+@pytest.fixture
+async def service(api: Api, kubeconfig: Path, valkey_server: Server) -> AsyncIterator[Service]:
+    """Three replicas at work in `control_plane`, with a plain config and pods of their own."""
+    await api.install_neonvm()
+    await configure(api, {"scoring": {}})
+    await make_own_pods(api)
+    async with Service(valkey_server, kubeconfig) as service:
+        yield service

@@ -46,7 +46,9 @@ class Mutant:
     source: str
     """The whole file, with the bug."""
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """As it is called in NO_DIFFERENCE and where it is not caught."""
         which = f" #{self.number}" if self.number else ""
         return f"{self.file}: {self.how}: {self.text}{which}"
 
@@ -131,7 +133,9 @@ def _late_checks(source: str, code: int) -> Iterator[tuple[str, str, str]]:
         is_check = block.group(1) == indent and check and "return" in check.group("body")
         if not is_check or last < block.end() or not any(w > code + block.end() for w in writes):
             continue
-        late = body[: block.start()] + body[block.end() : last + 1] + block.group() + body[last + 1 :]
+        late = (
+            body[: block.start()] + body[block.end() : last + 1] + block.group() + body[last + 1 :]
+        )
         yield "check late", _line(source, code + block.start()), source[:code] + late
 
 
@@ -153,7 +157,9 @@ class Nursery:
         path = next(self.folder.rglob(f"{mutant.file}.lua"))
         path.write_text(mutant.source)
         try:
-            infected = [p for p in self.folder.glob("*.lua") if mutant.file in self._closure(p.stem)]
+            infected = [
+                p for p in self.folder.glob("*.lua") if mutant.file in self._closure(p.stem)
+            ]
             return {p.stem: _load(p, shebang=True) for p in infected}
         finally:
             path.write_text(self.sources[mutant.file])

@@ -1,4 +1,4 @@
-"""A ledger's keys on a real server: runs steps through the scripts and reads back what they left."""
+"""A ledger's keys on a real server: steps go through the scripts, what they left is read back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autoscale_enforcer.ledger.scripts import SHEBANG, Script, load_scripts
 from autoscale_enforcer.ledger.verify import Books as Found
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.rows import NodeRow, PodRow
-from tests.property.steps import Step
+from tests.property.story import Step
 
 CLOCK = "clock"
 """The key that says what time it is, for scripts with a `fake_clock`."""
@@ -59,6 +59,7 @@ class Keyspace:
     building: Found
     journal: list[tuple[JournalEntry, bytes]] = field(default_factory=list)
     """New entries of the live journal, oldest first, with their context."""
+    building_entries: int = 0
     lease: dict[str, str] = field(default_factory=dict)
     lease_ms: int = 0
     bindings: dict[str, str] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class Scripted:
         pipe.set(CLOCK, now)
         match step.script:
             case "promotion":
-                pipe.execute_command("DEBUG", "CHANGE-REPL-ID")
+                pipe.execute_command("DEBUG", "CHANGE-REPL-ID")  # type: ignore[no-untyped-call]
             case "lease_end":
                 pipe.delete(self.keys.key("lease"))
             case "loss":
@@ -118,7 +119,7 @@ class Scripted:
     def _queue_reads(self, pipe: Pipeline) -> None:
         for building in (False, True):
             keys = self.keys.keys(self._reader.key_names, building=building)
-            pipe.evalsha(self._reader.sha, len(keys), *keys, 1, 0 if building else ENTRIES)
+            pipe.evalsha(self._reader.sha, len(keys), *keys, 1, ENTRIES)
         pipe.hgetall(self.keys.key("lease"))
         pipe.pttl(self.keys.key("lease"))
         pipe.hgetall(self.keys.key("bindings"))
@@ -130,7 +131,8 @@ class Scripted:
         found.journal = [entry for entry, _ in journal]
         return Keyspace(
             live=found,
-            building=_books(building[:-1]),
+            building_entries=len(building.pop()),
+            building=_books(building),
             journal=journal,
             lease=_text(next(answers)),
             lease_ms=next(answers),

@@ -23,6 +23,9 @@ from autoscale_enforcer.ledger.outcomes import (
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import NOTHING, OVERCOMMIT_ONE, Resources
 from autoscale_enforcer.model.rows import NO_WORD, NodeRow, PodRow, Stage, newer
+from tests.reference.breaches import breaches
+from tests.reference.node import UNDESCRIBED, Node, node_row
+from tests.reference.rows_alone import adds, held_answer, newer_of, no_permit, standing, told
 from tests.reference.taking_in import after_fact, merged, with_amount
 
 GONE_KEPT_MS = 600_000
@@ -30,21 +33,6 @@ GONE_KEPT_MS = 600_000
 
 ADDITIVE = ""
 """The token of a caller that does not lead: it only adds what is missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """What is kept of a node, its sums apart. Frozen, like every row in these books."""
-
-    uid: str = NO_WORD
-    rv: str = NO_WORD
-    config: str = NO_WORD
-    capacity: Resources = NOTHING
-    absent: bool = False
-
-
-UNDESCRIBED = Node(absent=True)
-"""A node that pods are on and nobody has described."""
 
 
 @dataclass(slots=True)
@@ -89,30 +77,7 @@ class Books:
 
     def node_row(self, name: NodeName) -> NodeRow:
         """The row that the ledger must have for this node, whatever its version."""
-        node = self.nodes[name]
-        pods = [row for _, row in self.pods_on(name)]
-        counted = [row for row in pods if not row.ignored]
-        scaled = [row for row in pods if row.scaled and row.stage == Stage.BOUND]
-        sums = {
-            "cap": node.capacity,
-            "reserved": self.reserved(name),
-            "committed": sum((row.amount for row in counted), NOTHING),
-            "ignored": sum((row.charge for row in pods if row.ignored), NOTHING),
-            "migrating": sum((row.charge for row in pods if row.moving), NOTHING),
-            "pressure": sum(((row.asked - row.amount).at_least(NOTHING) for row in pods), NOTHING),
-        }
-        return NodeRow(
-            uid=node.uid,
-            rv=node.rv,
-            config=node.config,
-            epoch=self.epoch,
-            absent=int(node.absent),
-            pods=len(pods),
-            vms=len(scaled),
-            heard=sum(row.heard == self.epoch for row in scaled),
-            **{f"{name}_cpu": amount.cpu for name, amount in sums.items()},
-            **{f"{name}_mem": amount.mem for name, amount in sums.items()},
-        )
+        return node_row(self.nodes[name], [row for _, row in self.pods_on(name)], self.epoch)
 
     def is_unsettled(self, node: NodeName, *, now: int) -> bool:
         """What was told before a loss may be missing there: nothing may grow or be held anew."""
@@ -136,10 +101,10 @@ class Books:
         if uid in self.gone:
             return ReserveAnswer(outcome=Reserve.GONE)
         row = self.pods.get(uid)
-        standing = row and _standing(row, node=node, to=to, stamp=stamp)
-        if standing:
-            return standing
-        known = _newer_of(row, said)
+        answer = row and standing(row, node=node, to=to, stamp=stamp)
+        if answer:
+            return answer
+        known = newer_of(row, said)
         if known is None:
             return ReserveAnswer(outcome=Reserve.UNKNOWN)
         wanted = with_amount(known, known.amount)
@@ -147,8 +112,7 @@ class Books:
         refusal = self._unfit(wanted, rival) or self._no_room(uid, wanted, node, rival, now=now)
         if refusal:
             return refusal
-        if rival:
-            self._drop(rival, now)
+        self._drop(rival, now)
         held = replace(
             wanted,
             node=node,
@@ -158,7 +122,7 @@ class Books:
             heard=self.epoch if wanted.scaled else NO_WORD,
         )
         self._book(uid, held)
-        return _held(Reserve.HELD if to == "held" else Reserve.BINDING, held)
+        return held_answer(Reserve.HELD if to == "held" else Reserve.BINDING, held)
 
     def unreserve(self, uid: PodUid, *, node: NodeName, stamp: int) -> Release:
         """Release what is held there, unless it was reserved again since."""
@@ -174,15 +138,14 @@ class Books:
             return Confirm.GONE
         row = self.pods.get(uid)
         if row is None or not row.holds:
-            known = _newer_of(row, said)
+            known = newer_of(row, said)
             if known is None:
                 return Confirm.UNKNOWN
             row = with_amount(known, known.amount)
         rival = self._rival(uid, row)
-        if rival and newer(self.pods[rival].rv, row.rv):
+        if self._is_newer(rival, row):
             return Confirm.GONE
-        if rival:
-            self._drop(rival, now)
+        self._drop(rival, now)
         self._book(uid, replace(row, node=node, stage=Stage.BOUND, deadline=0))
         return Confirm.BOUND
 
@@ -208,9 +171,9 @@ class Books:
         if uid is None:
             return PermitAnswer(outcome=Permit.UNKNOWN)
         row = self.pods[uid]
-        refusal = _no_permit(row, stamp)
+        refusal = no_permit(row, stamp)
         if refusal:
-            return PermitAnswer(outcome=refusal, amount=_told(refusal, row))
+            return PermitAnswer(outcome=refusal, amount=told(refusal, row))
         believed = last if row.heard != self.epoch else NOTHING
         believed = believed.at_most(asked).at_most(Resources(row.max_cpu, row.max_mem))
         start = row.amount.at_least(believed).at_most(asked)
@@ -245,30 +208,21 @@ class Books:
         if uid in self.gone:
             return Fact.GONE
         row = self.pods.get(uid)
-        if token == ADDITIVE and row and not _adds(said, row, finished=finished):
+        if token == ADDITIVE and row and not adds(said, row, finished=finished):
             if not newer(row.rv, said.rv):
                 self.blobs[uid] = blob
             return Fact.KNOWN
         new = merged(row, said)
         rival = self._rival(uid, said)
-        if new is None or (rival and newer(self.pods[rival].rv, new.rv)):
+        if new is None or self._is_newer(rival, new):
             return Fact.OLD
-        if rival:
-            self._drop(rival, now)
+        self._drop(rival, now)
         if finished:
             self._drop(uid, now)
             self._drop_deserted()
             return Fact.RELEASED
         self.blobs[uid] = blob
-        stage = Stage.PENDING if new.node == NO_WORD else Stage.BOUND
-        is_released = row is not None and row.is_tentative and stage == Stage.PENDING and deleting
-        if row and row.holds and stage == Stage.PENDING and not is_released:
-            return Fact.KNOWN
-        booked = replace(after_fact(new, row, approved), stage=stage, deadline=0)
-        self._book(uid, booked)
-        if is_released:
-            return Fact.RELEASED
-        return Fact.KNOWN if booked == row else Fact.BOOKED
+        return self._take_in(uid, after_fact(new, row, approved), deleting=deleting)
 
     def delete_pod(self, uid: PodUid, *, token: str, now: int) -> Fact:
         """The pod is gone for good."""
@@ -279,9 +233,7 @@ class Books:
         self._drop_deserted()
         return Fact.DELETED if was_known else Fact.NOTHING
 
-    def put_node(
-        self, name: NodeName, node: Node, *, token: str, blob: bytes = b"", now: int
-    ) -> Fact:
+    def put_node(self, name: NodeName, node: Node, *, token: str, blob: bytes = b"") -> Fact:
         """Book a node's capacity, even where the node ends over it."""
         if self._is_fenced(token):
             return Fact.FENCED
@@ -324,33 +276,17 @@ class Books:
         self.is_suspect, self.settle_ms = False, now // 1000 + settle_after_ms
         return Lead.SETTLED
 
+    def forget_gone(self, now: int) -> None:
+        """Deletions that nothing on its way to us can contradict any more."""
+        self.gone = {uid: at for uid, at in self.gone.items() if at > now // 1000 - GONE_KEPT_MS}
+
     # What must always hold
 
     def breaches(self) -> list[str]:
-        """What these books alone show to be wrong; numbered as DESIGN.md's invariants."""
-        return [
-            *(f"1 {uid}: {why}" for uid, row in self.pods.items() for why in _row_breaches(row)),
-            *(
-                f"2 {uid} is on {row.node}, which has no row"
-                for uid, row in self.pods.items()
-                if row.holds and row.node not in self.nodes
-            ),
-            *(
-                f"2 {uid} is not what {row.name} points to"
-                for uid, row in self.pods.items()
-                if self.names.get(PodName(row.name)) != uid
-            ),
-            *(
-                f"2 {name} points to nothing"
-                for name, uid in self.names.items()
-                if uid not in self.pods
-            ),
-            *(
-                f"2 {name} is deserted and still there"
-                for name, node in self.nodes.items()
-                if node.absent and not any(self.pods_on(name))
-            ),
-        ]
+        """What these books alone show to be wrong."""
+        return list(
+            breaches({n: node.absent for n, node in self.nodes.items()}, self.pods, self.names)
+        )
 
     # What the operations share
 
@@ -362,6 +298,9 @@ class Books:
         holder = self.names.get(PodName(row.name))
         return holder if holder != uid else None
 
+    def _is_newer(self, rival: PodUid | None, row: PodRow) -> bool:
+        return rival is not None and newer(self.pods[rival].rv, row.rv)
+
     def _book(self, uid: PodUid, row: PodRow) -> None:
         self.pods[uid] = row
         self.names[PodName(row.name)] = uid
@@ -369,15 +308,16 @@ class Books:
             self.nodes.setdefault(NodeName(row.node), UNDESCRIBED)
         self._drop_deserted()
 
-    def _drop(self, uid: PodUid, now: int) -> None:
+    def _drop(self, uid: PodUid | None, now: int) -> None:
         """Out of the books for good, and remembered as gone."""
+        if uid is None:
+            return
         row = self.pods.pop(uid, None)
         if row and self.names.get(PodName(row.name)) == uid:
             del self.names[PodName(row.name)]
         self.blobs.pop(uid, None)
         self.gone[uid] = now // 1000
-        for old in [uid for uid, at in self.gone.items() if at <= now // 1000 - GONE_KEPT_MS]:
-            del self.gone[old]
+        self.forget_gone(now)
 
     def _drop_deserted(self) -> None:
         """An absent node goes with its last pod."""
@@ -385,6 +325,19 @@ class Books:
             if node.absent and not any(self.pods_on(name)):
                 del self.nodes[name]
                 self.blobs.pop(name, None)
+
+    def _take_in(self, uid: PodUid, new: PodRow, *, deleting: bool) -> Fact:
+        """A pod's row after a fact: bound where the fact says so; without a node, no hold goes."""
+        row = self.pods.get(uid)
+        is_bound = new.node != NO_WORD
+        is_released = deleting and row is not None and row.is_tentative and not is_bound
+        if row and row.holds and not is_bound and not is_released:
+            return Fact.KNOWN
+        stage = Stage.BOUND if is_bound else Stage.PENDING
+        self._book(uid, replace(new, stage=stage, deadline=0))
+        if is_released:
+            return Fact.RELEASED
+        return Fact.KNOWN if self.pods[uid] == row else Fact.BOOKED
 
     def _release(self, uid: PodUid, stage: Stage, node: NodeName, stamp: int) -> Release:
         row = self.pods.get(uid)
@@ -399,7 +352,7 @@ class Books:
             return ReserveAnswer(outcome=Reserve.UNREADABLE)
         if wanted.ignored:
             return ReserveAnswer(outcome=Reserve.IGNORED)
-        if rival and newer(self.pods[rival].rv, wanted.rv):
+        if self._is_newer(rival, wanted):
             return ReserveAnswer(outcome=Reserve.GONE)
         if rival and self.pods[rival].stage in (Stage.BINDING, Stage.BOUND):
             return ReserveAnswer(outcome=Reserve.NAME_TAKEN, uid=rival)
@@ -436,60 +389,3 @@ class Books:
             left.cpu * row.over_cpu // OVERCOMMIT_ONE // row.factor_cpu * row.factor_cpu,
             left.mem * row.over_mem // OVERCOMMIT_ONE // row.factor_mem * row.factor_mem,
         )
-
-
-def _standing(row: PodRow, *, node: NodeName, to: str, stamp: int) -> ReserveAnswer | None:
-    """What the pod's stage alone decides of a reserve; None where room has to be judged."""
-    is_here = row.node == node
-    match row.stage:
-        case Stage.BOUND if is_here:
-            return _held(Reserve.BOUND, row)
-        case Stage.BOUND:
-            return ReserveAnswer(outcome=Reserve.CONFLICT, node=NodeName(row.node))
-        case Stage.BINDING if not is_here:
-            return ReserveAnswer(outcome=Reserve.BUSY, node=NodeName(row.node))
-        case Stage.BINDING if to == "held":
-            return _held(Reserve.BINDING, row)
-    # A released hold keeps its release's stamp: what was sent with that very stamp has had its time.
-    oldest = row.stamp + 1 if row.stage == Stage.PENDING else row.stamp
-    return ReserveAnswer(outcome=Reserve.LATE) if stamp < oldest else None
-
-
-def _held(outcome: Reserve, row: PodRow) -> ReserveAnswer:
-    return ReserveAnswer(outcome=outcome, amount=row.amount, resource_version=row.rv)
-
-
-def _newer_of(row: PodRow | None, said: PodRow | None) -> PodRow | None:
-    """What is known of a pod, by its row and what a caller says of it; None where nothing is."""
-    return (merged(row, said) or row) if said else row
-
-
-def _adds(said: PodRow, row: PodRow, *, finished: bool) -> bool:
-    """What a caller that does not lead may tell of a known pod: that it is bound."""
-    return said.node != NO_WORD and not finished and row.stage != Stage.BOUND
-
-
-def _no_permit(row: PodRow, stamp: int) -> Permit | None:
-    """Why its agent gets no new permit; None where it may."""
-    if not row.vm:
-        return Permit.NOT_VM
-    if row.stage != Stage.BOUND:
-        return Permit.UNBOUND
-    if row.broken:
-        return Permit.UNREADABLE
-    if not row.scaled:
-        return Permit.FIXED
-    return Permit.LATE if stamp < row.stamp else None
-
-
-def _told(outcome: Permit, row: PodRow) -> Resources:
-    return row.amount if outcome is Permit.FIXED else NOTHING
-
-
-def _row_breaches(row: PodRow) -> Iterator[str]:
-    if row.is_tentative != (row.deadline > 0):
-        yield f"{row.stage} with deadline {row.deadline}"
-    if row.holds != (row.node != NO_WORD):
-        yield f"{row.stage} on {row.node}"
-    if row.charge != row.overcommit.charge(row.amount):
-        yield f"pays {row.charge} for {row.amount}"

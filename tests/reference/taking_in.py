@@ -31,10 +31,7 @@ def merged(row: PodRow | None, said: PodRow) -> PodRow | None:
     pod_is_new, vm_is_new = not newer(row.rv, said.rv), _vm_is_new(row, said)
     if not (pod_is_new or vm_is_new):
         return None
-    if pod_is_new:
-        node = said.node
-    else:
-        node = row.node if row.stage == Stage.BOUND else NO_WORD
+    node = said.node if pod_is_new else row.node if row.stage == Stage.BOUND else NO_WORD
     taken = (POD_PART if pod_is_new else ()) + (VM_PART if vm_is_new else ())
     if said.broken and row.scaled:
         taken = (*POD_PART, "broken")  # nothing is said of the VM: what was granted stands

@@ -279,7 +279,7 @@ def get(port: int) -> str:
     ("options", "words"),
     [
         ((), "--cluster: is required"),
-        (("--cluster", "x"), "--cluster: must be file:PATH"),
+        (("--cluster", "x"), "--cluster: must be kubernetes or file:PATH"),
         (("--cluster", "file:/absent"), "--cluster: /absent: No such file or directory"),
         (("--hold-lifetime", "30"), "'30' is no duration such as 30s"),
         (("--own-ports", "1"), "'1' is not three ports such as 0,0,0"),

@@ -30,7 +30,7 @@ async def test_filter_answers_names_in_the_order_they_came(
 
 
 async def test_filter_answers_whole_nodes_byte_for_byte(replica: Replica) -> None:
-    node = '{"kind": "Node" ,"metadata":{"name":"n1","x":1.50,"y":123456789012345678}, "s":"\\u00e9"}'
+    node = '{"kind": "Node" ,"metadata":{"name":"n1","x":1.50,"y":1e400}, "s":"\\u00e9"}'
     other = node.replace('"n1"', '"n2"')
     pod = json.dumps(pod_json("u1"))
     body = '{"Pod":%s,"Nodes":{"metadata":{"a":1},"items":[%s,%s]},"NodeNames":null}'

@@ -379,9 +379,7 @@ async def test_requests_may_follow_each_other_without_waiting(vm: Replica, wires
     good, bad = padded(300), b"{}"
 
     for body in (good, bad, good):
-        await wire.send(
-            POST, b"Content-Length: %d\r\n\r\n" % len(body), body
-        )
+        await wire.send(POST, b"Content-Length: %d\r\n\r\n" % len(body), body)
 
     assert [(await wire.reply()).status for _ in range(3)] == [200, 400, 200]
 
@@ -413,9 +411,7 @@ async def test_http_1_0_is_answered_and_ended(vm: Replica, wires: Connect) -> No
 async def test_a_client_that_waits_for_continue_is_told_to(vm: Replica, wires: Connect) -> None:
     """curl waits so with bodies above 1 KiB."""
     wire = await wires(vm, "agent")
-    await wire.send(
-        POST + b"Content-Length: 300\r\nExpect: 100-continue\r\n\r\n"
-    )
+    await wire.send(POST + b"Content-Length: 300\r\nExpect: 100-continue\r\n\r\n")
     assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
 
     await wire.send(padded(300))

@@ -178,6 +178,18 @@ async def test_reserve_holds_nothing_for_ignored_namespaces(
     assert await replica.reserved() == (0, 0)
 
 
+async def test_reserve_does_not_let_a_uid_change_its_name(replica: Replica) -> None:
+    """The row took the new name, and the old one went on pointing to it: found by the fuzzer."""
+    await replica.reserve(pod_json("u1", name="web-0"))
+
+    assert await replica.reserve(pod_json("u1", name="web-1", cpu="2", rv="2")) == SUCCESS
+
+    row = await replica.row("u1")
+    assert row is not None
+    assert (row.name, row.cpu) == ("default/web-0", 2000)
+    assert await replica.verify() == []
+
+
 async def test_unreserve_releases_once(replica: Replica) -> None:
     pod = pod_json("u1")
     await replica.reserve(pod)

@@ -32,7 +32,7 @@ echo "the primary is $primary"
 # noeviction: evicting a key would be forgetting what was promised; a full server refuses instead.
 # min-replicas: a primary that was cut off soon refuses writes that nobody would ever see.
 # protected-mode: who may connect is for the NetworkPolicy.
-exec redis-server --dir /data \
+exec redis-server --port 6379 --dir /data \
   --appendonly yes --appendfsync everysec \
   --maxmemory 512mb --maxmemory-policy noeviction \
   --min-replicas-to-write 1 --min-replicas-max-lag 5 \

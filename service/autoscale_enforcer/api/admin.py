@@ -13,6 +13,9 @@ import msgspec
 from aiohttp import web
 
 from autoscale_enforcer.api.http import application, json_answer, text_answer
+from autoscale_enforcer.api.metrics import CONTENT_TYPE as METRICS_CONTENT_TYPE
+from autoscale_enforcer.api.metrics import Metrics
+from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.ledger.ledger import Ledger, unpack_fact
 from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.ledger.transfer import read_books
@@ -22,13 +25,21 @@ from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow
 
 
-def admin_app(ledger: Ledger, *, replica: str, is_stopping: Callable[[], bool]) -> web.Application:
-    """Probes under `/`, JSON under `/api/v1/`."""
+def admin_app(
+    ledger: Ledger,
+    *,
+    replica: str,
+    is_stopping: Callable[[], bool],
+    config: LiveConfig | None = None,
+    metrics: Metrics | None = None,
+) -> web.Application:
+    """Probes and metrics under `/`, JSON under `/api/v1/`."""
     app = application(replica)
-    doors = _Doors(ledger, is_stopping)
+    doors = _Doors(ledger, is_stopping, config or LiveConfig(), metrics or Metrics())
     app.router.add_get("/livez", doors.livez)
     app.router.add_get("/readyz", doors.readyz)
     app.router.add_get("/healthz", doors.readyz)
+    app.router.add_get("/metrics", doors.metrics)
     app.router.add_get("/api/v1/nodes", doors.nodes)
     app.router.add_get("/api/v1/nodes/{name}", doors.node)
     app.router.add_get("/api/v1/pods/{namespace}/{name}", doors.pod)
@@ -37,8 +48,15 @@ def admin_app(ledger: Ledger, *, replica: str, is_stopping: Callable[[], bool]) 
 
 
 class _Doors:
-    def __init__(self, ledger: Ledger, is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        is_stopping: Callable[[], bool],
+        config: LiveConfig,
+        metrics: Metrics,
+    ) -> None:
         self._ledger, self._is_stopping = ledger, is_stopping
+        self._config, self._metrics = config, metrics
 
     async def livez(self, _: web.Request) -> web.Response:
         """The process answers; nothing else is asked, for a restart would mend nothing else."""
@@ -53,11 +71,26 @@ class _Doors:
             return text_answer(503, "the ledger is not built")
         return text_answer(200, "ok")
 
+    async def metrics(self, _: web.Request) -> web.Response:
+        """For Prometheus."""
+        return web.Response(
+            body=self._metrics.text(), headers={"Content-Type": METRICS_CONTENT_TYPE}
+        )
+
     async def nodes(self, _: web.Request) -> web.Response:
-        """Every node of the ledger."""
+        """Every node of the ledger, and the config they are judged by."""
         mirror = await self._mirror()
         rows = sorted(mirror.nodes.items())
-        return _json({"nodes": [node_document(mirror, name, row) for name, row in rows]})
+        return _json(
+            {
+                "nodes": [node_document(mirror, name, row) for name, row in rows],
+                "config": {
+                    "format": self._config.current.format,
+                    "version": self._config.version,
+                    "problems": self._config.problems,
+                },
+            }
+        )
 
     async def node(self, request: web.Request) -> web.Response:
         """One node."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from autoscale_enforcer.api.http import application, json_answer, read_body, text_answer
+from autoscale_enforcer.api.http import Count, application, json_answer, read_body, text_answer
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import LimitSettings
@@ -39,16 +39,18 @@ class AgentDesk:
     replica: str
 
 
-@dataclass(frozen=True, slots=True)
 class NotFound(Exception):
     """Nobody knows a bound pod of that name."""
 
-    name: PodName
+    def __init__(self, name: PodName) -> None:
+        super().__init__(f"pod {name} is not known or not bound")
 
 
-def agent_app(desk: AgentDesk, limits: LimitSettings) -> web.Application:
-    """`POST /`; every other method and path is 400, as agents expect of a scheduler."""
-    app = application(desk.replica)
+def agent_app(
+    desk: AgentDesk, limits: LimitSettings, count: Count | None = None
+) -> web.Application:
+    """`POST /`; every other method is 400, as agents know it, and every other path 404."""
+    app = application(desk.replica, count)
 
     async def handle(request: web.Request) -> web.Response:
         if request.method != "POST":
@@ -58,7 +60,7 @@ def agent_app(desk: AgentDesk, limits: LimitSettings) -> web.Application:
         try:
             return json_answer(await _answer(desk, asked))
         except NotFound as error:
-            return text_answer(404, f"pod {error.name} is not known or not bound")
+            return text_answer(404, str(error))
 
     app.router.add_route("*", "/", handle)
     return app

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from autoscale_enforcer.errors import (
     ClusterUnavailable,
@@ -63,33 +65,53 @@ def text_answer(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=shown + "\n", content_type="text/plain")
 
 
-def application(replica: str) -> web.Application:
-    """An application that answers errors by the table and names the replica in every answer."""
+Count = Callable[[str, int, float], None]
+"""Told of each answer: path (`other` for one that is none of ours), status, seconds."""
 
-    @web.middleware
-    async def errors_as_answers(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except ServiceError as error:
-            status = STATUS.get(type(error))
-            if status is None:
-                log.exception("%s %s", request.method, request.path)
-                return text_answer(500, "internal error")
-            return _closing(request, text_answer(status, str(error)))
-        except web.HTTPException as error:
-            return _closing(request, _in_our_words(error))
-        except ConnectionResetError:
-            raise
-        except Exception:
-            log.exception("%s %s", request.method, request.path)
-            return text_answer(500, "internal error")
+
+def application(replica: str, count: Count | None = None) -> web.Application:
+    """An application that answers errors by the table and names the replica in every answer."""
 
     async def name_replica(_: web.Request, response: web.StreamResponse) -> None:
         response.headers[REPLICA_HEADER] = replica
 
-    app = web.Application(middlewares=[errors_as_answers])
+    counting = [_counting(count)] if count else []
+    app = web.Application(middlewares=[*counting, errors_as_answers])
     app.on_response_prepare.append(name_replica)
     return app
+
+
+@web.middleware
+async def errors_as_answers(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error as an answer: the one place where a status is chosen for one."""
+    try:
+        return await handler(request)
+    except ServiceError as error:
+        status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), None)
+        if status is None:
+            log.exception("%s %s", request.method, request.path)
+            return text_answer(500, "internal error")
+        return _closing(request, text_answer(status, str(error)))
+    except web.HTTPException as error:
+        return _closing(request, _in_our_words(error))
+    except ConnectionResetError:
+        raise
+    except Exception:
+        log.exception("%s %s", request.method, request.path)
+        return text_answer(500, "internal error")
+
+
+def _counting(count: Count) -> Middleware:
+    @web.middleware
+    async def counted(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = time.monotonic()
+        response = await handler(request)
+        resource = request.match_info.route.resource
+        path = resource.canonical if resource else "other"
+        count(path, response.status, time.monotonic() - began)
+        return response
+
+    return counted
 
 
 def _in_our_words(error: web.HTTPException) -> web.Response:

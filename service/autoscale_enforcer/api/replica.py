@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
@@ -14,6 +15,7 @@ from autoscale_enforcer.api.admin import admin_app
 from autoscale_enforcer.api.agents import AgentDesk, agent_app
 from autoscale_enforcer.api.extender.app import extender_app
 from autoscale_enforcer.api.extender.desk import Desk
+from autoscale_enforcer.api.metrics import Metrics
 from autoscale_enforcer.background import Background
 from autoscale_enforcer.cluster.binder import Binder
 from autoscale_enforcer.cluster.chores import while_leading
@@ -89,7 +91,14 @@ async def run_replica(
         for chore in cluster.chores:
             work = while_leading(lambda: leader.is_leading, chore.do, every=chore.every)
             background.start(chore.name, work)
-        ports = await _listen(stack, apps_of(means, stop), settings)
+        metrics = Metrics()
+        metrics.watch(
+            is_leading=lambda: leader.is_leading,
+            config=config,
+            background=background,
+            readings=cluster.upkeep.readings,
+        )
+        ports = await _listen(stack, apps_of(means, metrics, stop), settings)
         await _until_built(ledger, stop)
         if not stop.is_set():
             on_ready(ports)
@@ -141,7 +150,7 @@ class Apps:
     admin: web.Application
 
 
-def apps_of(means: Means, stop: asyncio.Event) -> Apps:
+def apps_of(means: Means, metrics: Metrics, stop: asyncio.Event) -> Apps:
     """The front doors; readiness ends when `stop` is set."""
     settings = means.settings
     name = settings.replica.name
@@ -161,9 +170,15 @@ def apps_of(means: Means, stop: asyncio.Event) -> Apps:
         replica=name,
     )
     return Apps(
-        extender=extender_app(desk, settings.limits),
-        agent=agent_app(agents, settings.limits),
-        admin=admin_app(means.ledger, replica=name, is_stopping=stop.is_set),
+        extender=extender_app(desk, settings.limits, partial(metrics.count, "extender")),
+        agent=agent_app(agents, settings.limits, partial(metrics.count, "agents")),
+        admin=admin_app(
+            means.ledger,
+            replica=name,
+            is_stopping=stop.is_set,
+            config=means.config,
+            metrics=metrics,
+        ),
     )
 
 

@@ -49,10 +49,18 @@ class Node(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return ", ".join(flag for flag, is_set in flags.items() if is_set) or "-"
 
 
+class ConfigState(msgspec.Struct, frozen=True):
+    """The scheduler config of the replica that answered."""
+
+    version: str = ""
+    problems: list[str] = []
+
+
 class NodesAnswer(msgspec.Struct, frozen=True):
     """The answer of `/api/v1/nodes`."""
 
     nodes: list[Node]
+    config: ConfigState = ConfigState()
 
 
 def table(nodes: Sequence[Node], *, width: int | None) -> str:

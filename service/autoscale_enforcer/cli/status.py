@@ -43,6 +43,8 @@ def status(*, admin_url: str, as_json: bool) -> None:
         click.echo(json.dumps(json.loads(body), indent=2))
     else:
         click.echo(table(answer.nodes, width=_screen_width()))
+        for problem in answer.config.problems:
+            click.echo(f"config: a newer one is kept out: {problem}")
 
 
 def _screen_width() -> int | None:

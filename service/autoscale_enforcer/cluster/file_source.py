@@ -83,9 +83,7 @@ class FileSource:
     async def list_pods(self) -> list[PodFact]:
         """The file's pods with their Bindings, none where it was loaded without."""
         bindings = await self._bindings()
-        return [
-            replace(pod, node=pod.node or bindings.get(pod.uid)) for pod in self._pods.values()
-        ]
+        return [replace(pod, node=pod.node or bindings.get(pod.uid)) for pod in self._pods.values()]
 
     async def _bindings(self) -> dict[PodUid, NodeName]:
         try:

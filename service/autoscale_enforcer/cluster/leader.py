@@ -11,15 +11,16 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 
 from autoscale_enforcer.cluster.sweep import Sweeper
-from autoscale_enforcer.cluster.upkeep import LostLead, Upkeep
+from autoscale_enforcer.cluster.upkeep import ClusterWentBack, LostLead, Upkeep
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.ledger import Leadership, Ledger
 from autoscale_enforcer.ledger.outcomes import Lead
+from autoscale_enforcer.ledger.pipeline import Guard
 
 log = logging.getLogger(__name__)
 
@@ -43,36 +44,55 @@ class Leader:
     """Leads where no other replica does. `run` until cancelled, then `resign`."""
 
     def __init__(
-        self, ledger: Ledger, upkeep: Upkeep, sweeper: Sweeper, *, settings: LeaderSettings
+        self,
+        ledger: Ledger,
+        upkeep: Upkeep,
+        sweeper: Sweeper,
+        *,
+        settings: LeaderSettings,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger, self._upkeep, self._sweeper = ledger, upkeep, sweeper
-        self._settings = settings
+        self._settings, self._clock = settings, clock
         self._token = ""
         self._has_caught_up = False
         self._had_books = False
+        self._is_blind = True
+        self._went_back = False
         self._next_sweep = self._renewed_at = 0.0
         self._versions: deque[tuple[float, int]] = deque()
 
     @property
     def is_leading(self) -> bool:
         """It leads, and the ledger is at what the cluster says."""
-        fresh = time.monotonic() - self._renewed_at < self._settings.lease_lifetime.total_seconds()
+        fresh = self._clock() - self._renewed_at < self._settings.lease_lifetime.total_seconds()
         return self._has_caught_up and fresh
 
     async def run(self) -> None:
         """Take the lease, or keep it, and do what has to be done; for ever."""
-        while True:
-            try:
-                await self._turn()
-            except LostLead:
-                await self._end()
-            except LedgerUnavailable as error:
-                log.warning("leader: %s", error)
-            except ClusterUnavailable as error:
-                # Another replica may see the cluster; if not, the next turn begins with a list.
-                log.warning("leader: %s; the lease is given up", error)
-                await self.resign()
-            await asyncio.sleep(self._settings.renew_every.total_seconds())
+        try:
+            while True:
+                await self._try_turn()
+                await asyncio.sleep(self._settings.renew_every.total_seconds())
+        finally:
+            # Whatever ended it: begun again, it begins with the lease and a list.
+            await self.resign()
+
+    async def _try_turn(self) -> None:
+        try:
+            await self._turn()
+        except LostLead:
+            await self._end()
+        except LedgerUnavailable as error:
+            log.warning("leader: %s", error)
+        except ClusterUnavailable as error:
+            # Another replica may see the cluster; this one leads again only after a list.
+            log.warning("leader: %s; the lease is given up", error)
+            self._is_blind = True
+            await self.resign()
+        except ClusterWentBack as error:
+            log.warning("leader: the cluster went back: %s; the ledger is built anew", error)
+            self._went_back = True
 
     async def resign(self) -> None:
         """Let another replica lead at once."""
@@ -89,21 +109,26 @@ class Leader:
         await self._upkeep.stop()
 
     async def _turn(self) -> None:
+        if self._is_blind:
+            await self._upkeep.reach()
+            self._is_blind = False
+        guard = await self._ledger.look()
+        self._had_books |= guard.state != "UNBUILT"
         # Kept from here on, or a turn that fails below would lock its own successor out.
         self._token = self._token or secrets.token_hex(8)
         await self._renew()
         leader = Leadership(self._token)
-        guard = await self._ledger.look()
-        if guard.state == "UNBUILT":
+        if guard.state == "UNBUILT" or self._went_back:
             self._has_caught_up = False
             await self._while_leading(self._build(leader))
+            self._went_back = False
         elif guard.state == "SUSPECT" or not self._has_caught_up or self._upkeep.is_due():
-            await self._while_leading(self._compare(leader, is_suspect=guard.state == "SUSPECT"))
+            await self._while_leading(self._compare(leader, guard))
         else:
             self._upkeep.check()
         self._has_caught_up = self._had_books = True
-        if time.monotonic() >= self._next_sweep:
-            self._next_sweep = time.monotonic() + self._settings.sweep_every.total_seconds()
+        if self._clock() >= self._next_sweep:
+            self._next_sweep = self._clock() + self._settings.sweep_every.total_seconds()
             await self._while_leading(self._sweeper.sweep())
             await self._trim(leader, guard.version)
 
@@ -128,7 +153,7 @@ class Leader:
         )
         if lead is not Lead.LEADER:
             raise LostLead
-        self._renewed_at = time.monotonic()
+        self._renewed_at = self._clock()
 
     async def _build(self, leader: Leadership) -> None:
         if self._had_books:  # a Binding of the lost books may still be on its way
@@ -140,17 +165,20 @@ class Leader:
         if await self._ledger.publish_build(building) is not Lead.PUBLISHED:
             raise LostLead
         self._upkeep.go_live(leader)
+        self._versions.clear()
         log.info("leader: the ledger is built")
 
-    async def _compare(self, leader: Leadership, *, is_suspect: bool) -> None:
-        if is_suspect:
+    async def _compare(self, leader: Leadership, guard: Guard) -> None:
+        if guard.state == "SUSPECT":
             await asyncio.sleep(self._settings.bind_budget.total_seconds())
         await self._upkeep.compare(leader)
-        await self._ledger.settle_ledger(leader)
+        if guard.state == "SUSPECT":
+            # Not an epoch that began meanwhile: that one was not compared.
+            await self._ledger.settle_ledger(leader, epoch=guard.epoch)
 
     async def _trim(self, leader: Leadership, version: int) -> None:
         """Forget removed nodes that every replica has heard of."""
-        now = time.monotonic()
+        now = self._clock()
         self._versions.append((now, version))
         passed = 0
         while self._versions and now - self._versions[0][0] > REMEMBERED_FOR:

@@ -42,6 +42,8 @@ RETRY_AFTER = 1.0
 """Seconds between attempts to reach an API server or a Redis that is away at the start."""
 LABEL_EVERY = 3.0
 """Seconds between looks at which pod agents are led to."""
+KEEP_CONFIG_EVERY = 30.0
+"""Seconds after which a ledger that was lost has the last good config again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +95,12 @@ async def open_cluster(
     api = await stack.enter_async_context(KubeApi(access, budget=budget))
     live = KubernetesSource(api)
     await _claim(live, ledger)
+    chores = []
     if not replica.config:
         watch = ConfigMapWatch(api, config, ledger)
         background.start("config", watch.run)
         await watch.first()
+        chores.append(Chore(name="keep config", do=watch.keep, every=KEEP_CONFIG_EVERY))
     reconciler = Reconciler(
         api,
         live,
@@ -108,7 +112,7 @@ async def open_cluster(
     return OpenCluster(
         source=live,
         upkeep=reconciler,
-        chores=_chores(api, kube, ledger, config, reconciler),
+        chores=(*chores, *_chores(api, kube, ledger, config, reconciler)),
         bind_budget=kube.bind_budget,
     )
 

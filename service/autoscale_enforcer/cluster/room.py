@@ -9,16 +9,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.ids import NodeName
+from autoscale_enforcer.model.rows import NodeRow
 
 LOOK_EVERY = 0.25
 """Seconds; a look is one empty delta read where nothing has changed."""
 RING_EVERY = 1.0
 """Seconds between rings at least: what the API server is asked to bear."""
 
-_Room = tuple[int, int, bool]
+OWED_FOR = 5.0
+"""Seconds for which a ring that no pod waits for is still owed: a pod that was refused just before
+may not have been heard of yet."""
+STALE_AFTER = 2.0
+"""Seconds without a look, after which what was known before says nothing: another replica led."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A node as it was at the last look."""
+
+    row: NodeRow
+    cpu: int
+    mem: int
+    is_settled: bool
+
+    def has_less_than(self, now: _Seen) -> bool:
+        """Room has come back since."""
+        return now.cpu > self.cpu or now.mem > self.mem or now.is_settled > self.is_settled
 
 
 class RoomWatch:
@@ -30,44 +50,60 @@ class RoomWatch:
         *,
         is_wanted: Callable[[], bool],
         ring: Callable[[], Awaitable[None]],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger, self._is_wanted, self._ring = ledger, is_wanted, ring
-        self._known: dict[NodeName, _Room] = {}
+        self._clock = clock
+        self._seen: dict[NodeName, _Seen] = {}
+        self._looked_at = self._rang_at = self._owed_since = float("-inf")
         self._owes = False
-        self._rang_at = 0.0
         self.rings = 0
 
     async def look(self) -> None:
         """Look once; ring if that is due. Raises what the look or the ring raises."""
         await self._ledger.mirror.refresh()
-        now = self._room()
-        known, self._known = self._known, now
-        if known and any(_is_more(known.get(name), room) for name, room in now.items()):
+        now = self._clock()
+        # After a while without looks: the last leader may have died before it rang.
+        if self._see_more_room() or now - self._looked_at > STALE_AFTER:
+            self._owes, self._owed_since = True, now
+        self._looked_at = now
+        if not self._owes:
+            return
+        if not self._is_wanted():
+            self._owes = now - self._owed_since < OWED_FOR
+        elif now - self._rang_at >= RING_EVERY:
+            await self._do_ring(now)
+
+    async def _do_ring(self, now: float) -> None:
+        # Before the ring: a change while it is under way is owed another one.
+        self._owes, self._rang_at = False, now
+        self.rings += 1
+        try:
+            await self._ring()
+        except BaseException:
             self._owes = True
-        if self._owes and not self._is_wanted():
-            self._owes = False
-        if self._owes and time.monotonic() - self._rang_at >= RING_EVERY:
-            # Before the ring: a change while it is under way is owed another one.
-            self._owes, self._rang_at = False, time.monotonic()
-            self.rings += 1
-            try:
-                await self._ring()
-            except BaseException:
-                self._owes = True
-                raise
+            raise
 
-    def _room(self) -> dict[NodeName, _Room]:
-        mirror = self._ledger.mirror
-        return {
-            name: (
-                row.cap_cpu - row.reserved_cpu - row.ignored_cpu,
-                row.cap_mem - row.reserved_mem - row.ignored_mem,
-                not mirror.is_unsettled(row),
-            )
-            for name, row in mirror.nodes.items()
-            if not row.absent
-        }
+    def _see_more_room(self) -> bool:
+        """Whether any node has more room than at the last look; a node that came has."""
+        before, after, is_more = self._seen, dict[NodeName, _Seen](), False
+        for name, row in self._ledger.mirror.nodes.items():
+            if row.absent:
+                continue
+            seen = before.get(name)
+            # A changed row is another object, and one settled stays so as long as it is the same.
+            if seen is None or seen.row is not row or not seen.is_settled:
+                now = self._as_it_is(row)
+                is_more = is_more or seen is None or seen.has_less_than(now)
+                seen = now
+            after[name] = seen
+        self._seen = after
+        return is_more
 
-
-def _is_more(was: _Room | None, now: _Room) -> bool:
-    return was is None or any(new > old for new, old in zip(now, was, strict=True))
+    def _as_it_is(self, row: NodeRow) -> _Seen:
+        return _Seen(
+            row,
+            row.cap_cpu - row.reserved_cpu - row.ignored_cpu,
+            row.cap_mem - row.reserved_mem - row.ignored_mem,
+            not self._ledger.mirror.is_unsettled(row),
+        )

@@ -36,7 +36,9 @@ class Sweeper:
         listed: dict[PodName, PodFact] | None = None
         if len(lapsed.pods) > READ_ONE_BY_ONE:
             # Begun after the deadlines, so it is as good as a read of each.
-            listed = {fact.full_name: fact for fact in await self._source.list_pods()}
+            names = {row.name for _, row in lapsed.pods}
+            facts = await self._source.list_pods()
+            listed = {fact.full_name: fact for fact in facts if fact.full_name in names}
         for uid, row in lapsed.pods:
             order = BindOrder(
                 uid=uid,

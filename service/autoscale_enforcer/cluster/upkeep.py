@@ -20,10 +20,20 @@ class LostLead(Exception):
     """Another replica leads now: stop what only a leader may do."""
 
 
+class ClusterWentBack(Exception):
+    """The cluster is older than what was booked of it, as after a restore: the ledger is to be
+    built anew, for it refuses whatever is older than what it knows.
+    """
+
+
 class Upkeep(Protocol):
     """How facts get into the ledger. Every method raises LostLead, LedgerUnavailable or
-    ClusterUnavailable.
+    ClusterUnavailable; `compare` and `check` also ClusterWentBack.
     """
+
+    async def reach(self) -> None:
+        """Prove that this replica can list the cluster: one that cannot must not lead."""
+        ...
 
     async def build(self, leader: Leadership) -> None:
         """Load everything that the cluster has beside the books."""
@@ -45,6 +55,10 @@ class Upkeep(Protocol):
         """Raises where what follows the cluster has failed."""
         ...
 
+    def readings(self) -> dict[str, float]:
+        """For metrics: how well the cluster is followed, by name."""
+        ...
+
     async def stop(self) -> None:
         """It is no longer ours to do."""
         ...
@@ -55,6 +69,9 @@ class ListUpkeep:
 
     def __init__(self, ledger: Ledger, source: ClusterSource, config: LiveConfig) -> None:
         self._ledger, self._source, self._config = ledger, source, config
+
+    async def reach(self) -> None:
+        """The file is here."""
 
     async def build(self, leader: Leadership) -> None:
         """Every node, then every pod."""
@@ -73,6 +90,10 @@ class ListUpkeep:
 
     def check(self) -> None:
         """Nothing can have failed."""
+
+    def readings(self) -> dict[str, float]:
+        """Nothing is followed."""
+        return {}
 
     async def stop(self) -> None:
         """Nothing to stop."""

@@ -389,14 +389,19 @@ class Ledger:
         )
         return Lead(word)
 
-    async def settle_ledger(self, leader: Leadership) -> Lead:
-        """Tell that the suspect books have been compared with the cluster. Safe to repeat."""
+    async def settle_ledger(self, leader: Leadership, *, epoch: str = "") -> Lead:
+        """Tell that the suspect books have been compared with the cluster. Safe to repeat.
+
+        With an epoch: those of that epoch only; LedgerUnavailable where another has begun.
+        """
         arguments: dict[str, str | int | bytes] = {
             "token": leader.token,
             "settle_after_ms": int(self.settings.settle_after.total_seconds() * 1000),
             "most": self.settings.journal_length,
         }
-        word, *_ = await self._send("settle_ledger", arguments, with_epoch=True)
+        if epoch:
+            arguments["epoch"] = epoch
+        word, *_ = await self._send("settle_ledger", arguments, with_epoch=not epoch)
         return Lead(word)
 
     async def trim_changes(self, leader: Leadership, *, before: int) -> Keep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import shutil
 import ssl
@@ -149,19 +150,23 @@ class ControlPlane:
 class Scheduler:
     """kube-scheduler with the rights Kubernetes gives it, and the configuration that is handed in.
 
-    `process` may be killed, paused and started again while it runs.
+    With the token of another user it has that one's rights and leads only by the lease that the
+    configuration names. `process` may be killed, paused and started again while it runs.
     """
 
-    def __init__(self, control_plane: ControlPlane, configuration: dict[str, Any]) -> None:
+    def __init__(
+        self, control_plane: ControlPlane, configuration: dict[str, Any], token: str = ""
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="ae-e2e-"))
         self._port = free_port()
         self._configuration = configuration | {
             "clientConnection": {
                 **configuration.get("clientConnection", {}),
-                "kubeconfig": str(control_plane.kubeconfig(control_plane.scheduler_token)),
+                "kubeconfig": str(control_plane.kubeconfig(token or control_plane.scheduler_token)),
             },
-            "leaderElection": {"leaderElect": False},
         }
+        if not token:
+            self._configuration["leaderElection"] = {"leaderElect": False}
         command = [
             str(control_plane.binaries.kube_scheduler),
             f"--config={self.folder / 'configuration.json'}",
@@ -189,11 +194,22 @@ class Scheduler:
         """Where `/metrics` is; the certificate is its own."""
         return f"https://127.0.0.1:{self._port}"
 
-    def _is_ready(self) -> bool:
+    def pending_pods(self) -> dict[str, int]:
+        """How many pods are in each of its queues: active, backoff, gated, unschedulable."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=5, context=self._tls) as answer:
+            text = answer.read().decode()
+        found = re.findall(r'^scheduler_pending_pods{queue="(\w+)"} (\d+)', text, re.MULTILINE)
+        return {queue: int(count) for queue, count in found}
+
+    @property
+    def _tls(self) -> ssl.SSLContext:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
-        return answers(f"{self.url}/readyz", tls)
+        return tls
+
+    def _is_ready(self) -> bool:
+        return answers(f"{self.url}/readyz", self._tls)
 
 
 def scheduler_configuration(extender_url: str | None = None) -> dict[str, Any]:

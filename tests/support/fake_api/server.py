@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections import defaultdict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import unquote
@@ -38,10 +41,7 @@ class Seen:
 
 
 class FakeApi:
-    """One API server on a port of its own. `store` is its data, to be changed at will.
-
-    Entered again it is back on the same port with the same data, as after a restart.
-    """
+    """One API server on a port of its own. `store` is its data, to be changed at will."""
 
     def __init__(
         self,
@@ -66,7 +66,8 @@ class FakeApi:
         self._asked = asyncio.Condition()
         self._handlers: set[asyncio.Task[web.StreamResponse]] = set()
         self._runner: web.AppRunner | None = None
-        self._port = 0
+        self._socket: socket.socket | None = None
+        self._address = ("", 0)
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -74,10 +75,11 @@ class FakeApi:
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls)
-        await site.start()
-        host, self._port = self._runner.addresses[0][:2]
-        self.url = f"{'https' if self._tls else 'http'}://{host}:{self._port}"
+        if self._socket is None:
+            self._socket = _bound(("127.0.0.1", 0))
+        await web.SockSite(self._runner, self._socket, ssl_context=self._tls).start()
+        host, port = self._address = self._socket.getsockname()
+        self.url = f"{'https' if self._tls else 'http'}://{host}:{port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -88,6 +90,15 @@ class FakeApi:
         await asyncio.gather(*self._handlers, return_exceptions=True)
         if self._runner:
             await self._runner.cleanup()
+        self._socket = None
+
+    @asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        """Connections are refused meanwhile; then it is back where it was, with the same data."""
+        await self.__aexit__()
+        self._socket = _bound(self._address)
+        yield
+        await self.__aenter__()
 
     def access(self) -> Access:
         """To reach it with."""
@@ -201,6 +212,14 @@ class FakeApi:
             return await entry[1].serve(request, bookmarks_every=self.bookmarks_every)
         finally:
             self._watches.discard(entry)
+
+
+def _bound(address: tuple[str, int]) -> socket.socket:
+    """Holds the port; refuses connections until somebody listens."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(address)
+    return made
 
 
 def _verb(method: str, target: Target | None, query: dict[str, str]) -> str:

@@ -70,7 +70,7 @@ def test_options_set_their_own_setting_and_no_other() -> None:
 
 
 TEXTS = {
-    "file:PATH": "file:x",
+    "SOURCE": "file:x",
     "": "1",
     "URL": "redis://h",
     "E,A,M": "0,0,0",
@@ -110,5 +110,5 @@ def test_problems_are_told_under_the_names_of_the_options() -> None:
         "3 problems:",
         "  --redis-max-connections: must be at least 1",
         "  --own-ports: is the same port as --agent-port",
-        "  --cluster: must be file:PATH",
+        "  --cluster: must be kubernetes or file:PATH",
     ]

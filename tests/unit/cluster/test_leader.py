@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from autoscale_enforcer.background import Background
+from autoscale_enforcer.cluster.sweep import READ_ONE_BY_ONE
 from autoscale_enforcer.cluster.upkeep import LostLead
 from autoscale_enforcer.config.scheduler_config import NodeConfig, SchedulerConfig
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
@@ -305,6 +306,21 @@ async def test_sweep_leaves_a_bind_that_was_taken_over_during_its_read(
     assert await hasty.where("u1") == "bound n1"
 
 
+async def test_sweep_reads_one_list_where_many_holds_have_lapsed(
+    hasty: Replica, cluster: ClusterDouble
+) -> None:
+    for i in range(READ_ONE_BY_ONE + 1):
+        await hasty.reserve(pod_json(f"u{i}", cpu="10m", mem="1Mi"))
+    cluster.pod("u7", node="n1")
+    cluster.calls.clear()
+
+    await hasty.sweep(lapsed=READ_ONE_BY_ONE + 1)
+
+    assert cluster.calls == {"list_pods": 1}
+    assert (await hasty.node()).pods == 1
+    assert await hasty.where("u7") == "bound n1"
+
+
 # In the background
 
 
@@ -332,6 +348,29 @@ async def test_run_goes_on_through_every_trouble(
         await until(is_built)
 
     assert (seen > 3, background.failures) == (True, {})
+
+
+async def test_run_gives_the_lease_up_while_it_does_not_see_the_cluster(
+    start: StartReplica, cluster: ClusterDouble
+) -> None:
+    """Another replica may see it."""
+    blind = await start(renew_every=timedelta(milliseconds=1), name="blind")
+    other = await start(name="other")
+    cluster.down = {"list_pods"}
+    async with Background() as background:
+        background.start("leader", blind.leader.run)
+
+        async def has_tried() -> bool:
+            return cluster.calls["list_pods"] > 2
+
+        await until(has_tried)
+    await blind.leader.resign()
+    cluster.down = set()
+
+    await other.lead()
+
+    assert other.leader.is_leading
+    assert not blind.leader.is_leading
 
 
 async def test_resign_of_one_that_does_not_lead_changes_nothing(

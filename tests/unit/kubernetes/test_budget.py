@@ -34,7 +34,7 @@ async def test_burst_is_given_at_once_and_then_a_steady_rate() -> None:
 
     await asyncio.gather(*(budget.take() for _ in range(20)))
 
-    assert 0.19 <= time.monotonic() - began < 1
+    assert 0.19 <= time.monotonic() - began < 4
     assert budget.waited >= 9
 
 

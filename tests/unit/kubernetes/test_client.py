@@ -55,6 +55,13 @@ async def api() -> AsyncIterator[FakeApi]:
 
 @pytest.fixture
 async def client(api: FakeApi) -> AsyncIterator[KubeApi]:
+    async with KubeApi(api.access()) as client:
+        yield client
+
+
+@pytest.fixture
+async def hasty(api: FakeApi) -> AsyncIterator[KubeApi]:
+    """A client that waits for a moment only."""
     async with KubeApi(api.access(), BRIEF) as client:
         yield client
 
@@ -231,14 +238,14 @@ async def test_write_without_a_permission_names_it(api: FakeApi, client: KubeApi
 
 
 async def test_write_whose_answer_never_comes_may_have_been_done(
-    api: FakeApi, client: KubeApi
+    api: FakeApi, hasty: KubeApi
 ) -> None:
     api.store.create("pods", pod("p", uid="u1"))
     fault = DoneButUnanswered()
     api.next("create", "pods/binding", fault)
 
     with pytest.raises(ClusterUnavailable, match="create pods/binding: no answer in time"):
-        await client.post(paths.binding_path(POD), binding())
+        await hasty.post(paths.binding_path(POD), binding())
 
     assert api.store.get("pods", "default/p")["spec"]["nodeName"] == "n1"
     assert len(api.seen) == 1
@@ -253,12 +260,12 @@ async def test_write_whose_answer_never_comes_may_have_been_done(
     ],
 )
 async def test_no_error_of_the_http_client_leaves_it(
-    api: FakeApi, client: KubeApi, verb: str, fault: Callable[[], Fault]
+    api: FakeApi, hasty: KubeApi, verb: str, fault: Callable[[], Fault]
 ) -> None:
     api.next(verb, "pods", fault())
 
     with pytest.raises(ClusterUnavailable, match=f"^{verb} pods: "):
-        await ask(client, verb)
+        await ask(hasty, verb)
 
 
 @pytest.mark.parametrize("verb", ["get", "list", "watch", "create"])
@@ -269,14 +276,14 @@ async def test_server_that_is_not_there_makes_the_cluster_unavailable(verb: str)
             await ask(client, verb)
 
 
-async def test_answer_that_trickles_is_given_up_in_time(api: FakeApi, client: KubeApi) -> None:
+async def test_answer_that_trickles_is_given_up_in_time(api: FakeApi, hasty: KubeApi) -> None:
     api.next("get", "pods", Silence())
     began = time.monotonic()
 
     with pytest.raises(ClusterUnavailable, match="no answer in time"):
-        await client.get(paths.pod_path(POD), PodObject)
+        await hasty.get(paths.pod_path(POD), PodObject)
 
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4
 
 
 async def ask(client: KubeApi, verb: str) -> None:

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 from tests.support.fake_api.patching import merge
+from tests.support.fake_api.process import fake_api_process
 from tests.support.fake_api.samples import pod
 from tests.support.fake_api.server import FakeApi
 
@@ -204,3 +205,14 @@ async def test_cluster_without_the_crd_knows_no_such_path() -> None:
         http.get(path) as response,
     ):
         assert (response.status, response.content_type) == (404, "text/plain")
+
+
+async def test_server_in_a_process_of_its_own_keeps_changing_pods() -> None:
+    with fake_api_process(nodes=2, pods=5, events_per_second=100) as url:
+        async with aiohttp.ClientSession(url) as http:
+            _, listing = await ask(http, "GET", PODS)
+            version = listing["metadata"]["resourceVersion"]
+            events = await watched(http, 3, resourceVersion=version)
+
+    assert len(listing["items"]) == 5
+    assert {action for action, _ in events} == {"MODIFIED"}

@@ -12,7 +12,7 @@ from autoscale_enforcer.api.extender.filter import answer_filter
 from autoscale_enforcer.api.extender.preempt import answer_preempt
 from autoscale_enforcer.api.extender.prioritize import answer_prioritize
 from autoscale_enforcer.api.extender.reserve import answer_reserve, answer_unreserve
-from autoscale_enforcer.api.http import application, json_answer, read_body
+from autoscale_enforcer.api.http import Count, application, json_answer, read_body
 from autoscale_enforcer.config.settings import LimitSettings
 
 Verb = Callable[[Desk, bytes], Awaitable[bytes]]
@@ -27,9 +27,9 @@ VERBS: dict[str, Verb] = {
 }
 
 
-def extender_app(desk: Desk, limits: LimitSettings) -> web.Application:
+def extender_app(desk: Desk, limits: LimitSettings, count: Count | None = None) -> web.Application:
     """`POST /extender/{verb}`."""
-    app = application(desk.replica)
+    app = application(desk.replica, count)
 
     def add(name: str, verb: Verb) -> None:
         async def handle(request: web.Request) -> web.Response:

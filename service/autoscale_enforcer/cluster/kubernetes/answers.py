@@ -217,5 +217,18 @@ def bad_object(source: msgspec.Raw, error: ObjectError, action: Action | None = 
     )
 
 
+def bad_version(metadata: Metadata | None, error: ObjectError, action: Action | None) -> BadObject:
+    """An object that was decoded, and of which no sense can be made."""
+    known = metadata or Metadata()
+    return BadObject(
+        error=error,
+        action=action,
+        uid=known.uid or "",
+        namespace=known.namespace or "",
+        name=known.name or "",
+        resource_version=known.resource_version or "",
+    )
+
+
 def _version(found: KubeObject) -> str:
     return (found.metadata and found.metadata.resource_version) or ""

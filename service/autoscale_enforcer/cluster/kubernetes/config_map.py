@@ -24,6 +24,9 @@ KEYS = ("autoscaler-enforcer-config.json", "autoscale-enforcer-config.json")
 WAIT_FOR_FIRST = 5.0
 """Seconds, the reference's own: after that a replica without a config ends."""
 
+RETRY_AFTER = 0.5
+"""Seconds between attempts to read the last good config while Redis is away."""
+
 
 class ConfigMapWatch:
     """Offers each version of the ConfigMap to the live config."""
@@ -38,6 +41,8 @@ class ConfigMapWatch:
             sink=self,
         )
         self._has_come = asyncio.Event()
+        self._offered = ""
+        self._held: tuple[str, bytes] | None = None
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -61,11 +66,28 @@ class ConfigMapWatch:
 
     async def _take_last_good(self) -> None:
         problems = self._live.problems
-        kept = await self._ledger.read_config()
+        kept = await self._read_kept()
         if kept is None or not self._live.offer(kept[1], version=kept[0]):
             raise ConfigError([f"config: {problem}" for problem in problems])
         self._live.problems = problems
         log.warning("config: the ConfigMap is bad, the last good one of version %s holds", kept[0])
+
+    async def _read_kept(self) -> tuple[str, bytes] | None:
+        while True:
+            try:
+                return await self._ledger.read_config()
+            except LedgerUnavailable as error:
+                log.warning("config: waiting for the last good one: %s", error)
+                await asyncio.sleep(RETRY_AFTER)
+
+    async def keep(self) -> None:
+        """Keep the config that holds in the ledger, which may have lost it. Safe to repeat.
+
+        Raises LedgerUnavailable.
+        """
+        if self._held:
+            version, content = self._held
+            await self._ledger.put_config(version=version, text=content)
 
     async def replace(self, items: Sequence[ConfigMapObject], resource_version: str) -> None:
         """The ConfigMap as it is now, or none: what holds stays."""
@@ -85,21 +107,23 @@ class ConfigMapWatch:
         data = found.data or {}
         content = next((data[key] for key in KEYS if key in data), None)
         version = (found.metadata.resource_version if found.metadata else None) or ""
-        if content is None or version == self._live.version:
+        if content is None or version == self._offered:
             return
+        self._offered = version
         if self._live.offer(content.encode(), version=version):
             log.info("config: version %s holds", version)
-            await self._keep(version, content.encode())
+            self._held = (version, content.encode())
+            await self._try_to_keep()
         else:
             for problem in self._live.problems:
                 log.error("config: version %s is kept out: %s", version, problem)
         self._has_come.set()
 
-    async def _keep(self, version: str, content: bytes) -> None:
+    async def _try_to_keep(self) -> None:
         try:
-            await self._ledger.put_config(version=version, text=content)
+            await self.keep()
         except LedgerUnavailable as error:
-            log.warning("config: not kept for other replicas: %s", error)
+            log.warning("config: not kept for other replicas yet: %s", error)
 
 
 def _as_it_is(found: ConfigMapObject) -> ConfigMapObject:

@@ -1,7 +1,7 @@
 """Kubeconfig files, with contexts, client certificates, tokens and exec plugins.
 
 The one place that loads kubernetes_asyncio: when the first such file is read, and in a thread, for
-that takes seconds.
+that may take seconds.
 """
 
 from __future__ import annotations

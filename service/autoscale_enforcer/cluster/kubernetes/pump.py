@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
+from itertools import islice
 
 from autoscale_enforcer.cluster.upkeep import LostLead
-from autoscale_enforcer.errors import LedgerUnavailable
+from autoscale_enforcer.errors import LedgerUnavailable, ScriptContractError
 from autoscale_enforcer.ledger.ledger import Leadership
 from autoscale_enforcer.ledger.outcomes import Fact
 
@@ -35,6 +36,8 @@ class FactPump:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self.dropped = 0
+        """Facts that the ledger's scripts could not take."""
 
     def put(self, key: Hashable, put: Put) -> None:
         """Remember the newest fact of an object; an older one that still waits is forgotten."""
@@ -62,19 +65,30 @@ class FactPump:
     async def flush(self, leader: Leadership) -> None:
         """Carry what waits now and what comes meanwhile; what fails goes on waiting."""
         while self._waiting:
-            batch = dict(list(self._waiting.items())[:BATCH])
+            batch = dict(islice(self._waiting.items(), BATCH))
             answers = await asyncio.gather(
                 *(put(leader) for put in batch.values()), return_exceptions=True
             )
-            failed = None
+            away = None
             for (key, put), answer in zip(batch.items(), answers, strict=True):
-                if isinstance(answer, BaseException):
-                    failed = answer
-                elif answer is Fact.FENCED:
-                    raise LostLead
-                elif self._waiting.get(key) is put:
-                    del self._waiting[key]
-            if failed:
-                raise failed
+                if isinstance(answer, LedgerUnavailable):
+                    away = answer
+                else:
+                    self._has_heard(key, put, answer)
+            if away:
+                raise away
         self._wake.clear()
         self._idle.set()
+
+    def _has_heard(self, key: Hashable, put: Put, answer: Fact | BaseException) -> None:
+        """The ledger has answered: unless there is newer, nothing more is to be told."""
+        if answer is Fact.FENCED:
+            raise LostLead
+        if isinstance(answer, ScriptContractError):
+            # One that can never be booked must not keep the others out.
+            self.dropped += 1
+            log.error("%s is not booked: %s", key, answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        if self._waiting.get(key) is put:
+            del self._waiting[key]

@@ -10,13 +10,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from autoscale_enforcer.cluster.kubernetes.answers import BareObject
+from autoscale_enforcer.cluster.kubernetes.answers import BadObject, BareObject
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
+from autoscale_enforcer.cluster.kubernetes.comparing import Comparison
 from autoscale_enforcer.cluster.kubernetes.paths import MIGRATIONS, NODES, PODS, VIRTUAL_MACHINES
 from autoscale_enforcer.cluster.kubernetes.pump import FactPump
 from autoscale_enforcer.cluster.kubernetes.reflector import Reflector, ReflectorSettings
@@ -27,14 +29,14 @@ from autoscale_enforcer.cluster.kubernetes.sinks import (
     VmSink,
 )
 from autoscale_enforcer.cluster.kubernetes.source import KubernetesSource
+from autoscale_enforcer.cluster.kubernetes.turns import Turns
 from autoscale_enforcer.cluster.kubernetes.world import VmKey, World
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ClusterUnavailable
 from autoscale_enforcer.ledger.ledger import Context, Leadership, Ledger
-from autoscale_enforcer.ledger.outcomes import Fact
+from autoscale_enforcer.ledger.outcomes import Fact, Keep
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
-from autoscale_enforcer.model.rows import NO_WORD, PodRow, Stage, said_row
 from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.shapes import (
     MigrationObject,
@@ -44,9 +46,6 @@ from autoscale_enforcer.objects.shapes import (
 )
 
 log = logging.getLogger(__name__)
-
-READ_ONE_BY_ONE = 100
-"""Up to so many missing objects are read each; of more, one list tells."""
 
 T = TypeVar("T")
 
@@ -59,6 +58,9 @@ class ReconcilerSettings:
     """Between full compares: what a watch has missed is repaired by then."""
     silence: timedelta = timedelta(seconds=330)
     """Of a watch, after which this replica sees nothing: a little more than the longest watch."""
+    list_silence: timedelta = timedelta(seconds=65)
+    """Of a list that is waited for: a little more than one page may take."""
+    watches: ReflectorSettings = field(default_factory=ReflectorSettings)
 
 
 class Reconciler:
@@ -76,19 +78,29 @@ class Reconciler:
     ) -> None:
         self._api, self._source, self._ledger, self._config = api, source, ledger, config
         self._context: Context = {"replica": replica, "verb": "watch"}
+        self._mending: Context = {"replica": replica, "verb": "compare"}
         self._settings = settings
         self._compared_at = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._reflectors: list[Reflector[Any, Any]] = []
-        self._begin_anew()
+        self._comparison = Comparison(api, ledger, config, self)
+        self.pump, self.world = FactPump(), World()
+        self.pending: set[PodUid] = set()
+        """Unbound pods, as the watch has them."""
         self.repaired = 0
-        """Rows that a compare found to differ from the cluster."""
+        """Rows that a compare had changed; what changed while its list was read counts too."""
 
     # What the leader asks
+
+    async def reach(self) -> None:
+        """One page of a list."""
+        async with aclosing(self._api.list_pages(NODES, BareObject, limit=1)) as pages:
+            await anext(pages)
 
     async def build(self, leader: Leadership) -> None:
         """Load everything beside the books; later changes wait for `go_live`."""
         self._config.changed.clear()
+        await self._claim()
         await self._follow(is_build=True)
         await self._until(self.pump.flush(leader))
         self._compared_at = time.monotonic()
@@ -110,12 +122,24 @@ class Reconciler:
         age = time.monotonic() - self._compared_at
         return self._config.changed.is_set() or age > self._settings.compare_every.total_seconds()
 
+    def readings(self) -> dict[str, float]:
+        """For metrics: how well the cluster is followed. Empty of ages while it is not."""
+        ages = [each.age_of_last_event for each in self._reflectors]
+        return {
+            **({"watch_age_seconds": max(ages)} if ages else {}),
+            "watch_relists": sum(each.relists for each in self._reflectors),
+            "bad_objects": sum(each.bad_objects for each in self._reflectors),
+            "facts_waiting": len(self.pump),
+            "repaired_rows": self.repaired,
+            "pending_pods": len(self.pending),
+        }
+
     async def stop(self) -> None:
         """Follow nothing any more."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        self._tasks, self._reflectors = [], []
 
     def check(self) -> None:
         """Raises what ended a watch or the pump, and ClusterUnavailable for a silent watch."""
@@ -123,22 +147,25 @@ class Reconciler:
             if task.done() and not task.cancelled():
                 task.result()
         for reflector in self._reflectors:
-            if reflector.age_of_last_event > self._settings.silence.total_seconds():
-                raise ClusterUnavailable(
-                    f"a watch is silent for {reflector.age_of_last_event:.0f} s"
-                )
+            age, settings = reflector.age_of_last_event, self._settings
+            limit = settings.silence if reflector.synced.is_set() else settings.list_silence
+            if age > limit.total_seconds():
+                raise ClusterUnavailable(f"a watch is silent for {age:.0f} s")
+
+    async def _claim(self) -> None:
+        """Lost books have lost whose they were, too."""
+        cluster = await self._source.cluster_uid()
+        keep, owner = await self._ledger.claim(cluster)
+        if keep is Keep.FOREIGN:
+            raise ClusterUnavailable(f"the ledger is that of the cluster {owner} by now")
 
     # Following
 
-    def _begin_anew(self) -> None:
-        self.pump, self.world = FactPump(), World()
-        self.pending: set[PodUid] = set()
-        """Unbound pods, as the watch has them."""
-
     async def _follow(self, *, is_build: bool) -> None:
         await self.stop()
-        self._begin_anew()
-        crd = ReflectorSettings(may_be_absent=True)
+        # `pending` stays until there is a list: room that comes back meanwhile is still waited for.
+        self.pump, self.world = FactPump(), World()
+        crd = replace(self._settings.watches, may_be_absent=True)
         # What pods are read with comes before the pods.
         vms = Reflector(
             self._api,
@@ -162,6 +189,7 @@ class Reconciler:
             kind=NodeObject,
             read=read_node,
             sink=NodeSink(self, is_build=is_build),
+            settings=self._settings.watches,
         )
         pods = Reflector(
             self._api,
@@ -169,10 +197,11 @@ class Reconciler:
             kind=PodObject,
             read=self.world.read_pod,
             sink=PodSink(self, is_build=is_build),
+            settings=self._settings.watches,
         )
-        self._reflectors = [vms, migrations, nodes, pods]
         for first in ((vms, migrations), (nodes,), (pods,)):
             for reflector in first:
+                self._reflectors.append(reflector)
                 self._tasks.append(asyncio.create_task(reflector.run(), name="reflector"))
             await self._until(asyncio.gather(*(each.synced.wait() for each in first)))
 
@@ -185,123 +214,113 @@ class Reconciler:
                     {waiting, *self._tasks}, timeout=1, return_when=asyncio.FIRST_COMPLETED
                 )
                 self.check()
+            waiting.result()
         finally:
             waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
 
     # Facts
 
-    def put_pod(self, fact: PodFact) -> None:
+    def put_pod(self, fact: PodFact, *, mends: bool = False) -> None:
         """Tell the ledger of a pod."""
+        self.wait_for_room(fact)
+        self.repaired += mends
+        self.pump.put(("pod", fact.uid), partial(self._put_pod, fact, self._why(mends=mends)))
+
+    def read_again(self, fact: PodFact) -> PodFact:
+        """The pod of a list, with what has changed around it since it was read."""
+        return self.world.read_again(fact)
+
+    def wait_for_room(self, fact: PodFact) -> None:
+        """Whether the pod waits for room, which then has to be told to kube-scheduler."""
         if fact.node is None and not fact.finished and not fact.deleting:
             self.pending.add(fact.uid)
         else:
             self.pending.discard(fact.uid)
-        self.pump.put(("pod", fact.uid), partial(self._put_pod, fact))
 
-    def delete_pod(self, uid: PodUid, name: PodName) -> None:
+    def delete_pod(self, uid: PodUid, name: PodName, *, mends: bool = False) -> None:
         """Tell the ledger that a pod is gone."""
         self.pending.discard(uid)
-        self.pump.put(("pod", uid), partial(self._delete_pod, uid, name))
+        self.world.forget_pod(uid)
+        self.repaired += mends
+        self.pump.put(("pod", uid), partial(self._delete_pod, uid, name, self._why(mends=mends)))
 
-    def put_node(self, fact: NodeFact) -> None:
+    def put_node(self, fact: NodeFact, *, mends: bool = False) -> None:
         """Tell the ledger of a node."""
-        self.pump.put(("node", fact.name), partial(self._put_node, fact))
+        self.repaired += mends
+        self.pump.put(("node", fact.name), partial(self._put_node, fact, self._why(mends=mends)))
 
-    def delete_node(self, name: NodeName, uid: str) -> None:
+    def delete_node(self, name: NodeName, uid: str, *, mends: bool = False) -> None:
         """Tell the ledger that a node has left."""
-        self.pump.put(("node", name), partial(self._delete_node, name, uid))
+        self.repaired += mends
+        self.pump.put(("node", name), partial(self._delete_node, name, uid, self._why(mends=mends)))
 
     def reread_pods_of(self, key: VmKey) -> None:
         """The VM has changed: so may have what its pods are worth."""
         for fact in self.world.pods_of(key):
             self.put_pod(fact)
 
-    async def _put_pod(self, fact: PodFact, leader: Leadership) -> Fact:
+    async def load_nodes(self, listed: Sequence[NodeFact]) -> None:
+        """The first nodes of a new ledger."""
+        turns = Turns()
+        for fact in listed:
+            self.put_node(fact)
+            await turns.pause()
+
+    async def load_pods(self, listed: Sequence[PodFact]) -> None:
+        """The first pods of a new ledger; finished ones hold nothing."""
+        self.pending, turns = set(), Turns()
+        for fact in listed:
+            if not fact.finished:
+                self.put_pod(self.read_again(fact))
+            await turns.pause()
+
+    async def compare_nodes(
+        self, listed: Sequence[NodeFact], bad: Sequence[BadObject], version: str
+    ) -> None:
+        """Make the ledger's nodes those of the list."""
+        await self._comparison.nodes(listed, bad, version)
+
+    async def compare_pods(
+        self, listed: Sequence[PodFact], bad: Sequence[BadObject], version: str
+    ) -> None:
+        """Make the ledger's pods those of the list."""
+        uids = {fact.uid for fact in listed} | {PodUid(found.uid) for found in bad}
+        self.world.keep_pods(uids)
+        self.pending &= uids
+        await self._comparison.pods(listed, bad, version)
+
+    def _why(self, *, mends: bool) -> Context:
+        return self._mending if mends else self._context
+
+    async def _put_pod(self, fact: PodFact, why: Context, leader: Leadership) -> Fact:
         return await self._ledger.put_pod(
-            fact, leader=leader, ignored=self.is_ignored(fact), context=self._context
+            fact, leader=leader, ignored=self.is_ignored(fact), context=why
         )
 
-    async def _delete_pod(self, uid: PodUid, name: PodName, leader: Leadership) -> Fact:
-        return await self._ledger.delete_pod(uid, name=name, leader=leader, context=self._context)
+    async def _delete_pod(
+        self, uid: PodUid, name: PodName, why: Context, leader: Leadership
+    ) -> Fact:
+        return await self._ledger.delete_pod(uid, name=name, leader=leader, context=why)
 
-    async def _put_node(self, fact: NodeFact, leader: Leadership) -> Fact:
+    async def _put_node(self, fact: NodeFact, why: Context, leader: Leadership) -> Fact:
         return await self._ledger.put_node(
             fact,
             capacity=self._config.current.node_config(fact.name).capacity(fact.allocatable),
             config_version=self._config.version,
             leader=leader,
-            context=self._context,
+            context=why,
         )
 
-    async def _delete_node(self, name: NodeName, uid: str, leader: Leadership) -> Fact:
-        return await self._ledger.delete_node(name, uid=uid, leader=leader, context=self._context)
+    async def _delete_node(
+        self, name: NodeName, uid: str, why: Context, leader: Leadership
+    ) -> Fact:
+        return await self._ledger.delete_node(name, uid=uid, leader=leader, context=why)
 
     def is_ignored(self, fact: PodFact) -> bool:
         """Its namespace is one that grants take no notice of."""
         return fact.namespace in self._config.current.ignored_namespaces
 
-    # Comparing
-
-    async def compare_nodes(self, listed: Sequence[NodeFact]) -> None:
-        """Make the ledger's nodes those of the list."""
-        await self._ledger.mirror.refresh()
-        known = {n: r.uid for n, r in self._ledger.mirror.nodes.items() if not r.absent}
-        for fact in listed:
-            row = self._ledger.mirror.nodes.get(fact.name)
-            known.pop(fact.name, None)
-            said = (fact.resource_version, self._config.version or NO_WORD)
-            if row is None or row.absent or (row.rv, row.config) != said:
-                self.put_node(fact)
-        for name, uid in known.items():
-            now = await self._source.read_node(name)
-            if now is None or now.uid != uid:
-                self.delete_node(name, uid)
-            if now:
-                self.put_node(now)
-
-    async def compare_pods(self, listed: Sequence[PodFact]) -> None:
-        """Make the ledger's pods those of the list."""
-        rows = await self._ledger.scan_pods()
-        for fact in listed:
-            row = rows.pop(fact.uid, None)
-            if fact.finished and row is None:
-                continue
-            if row is None or not _says(row, fact, ignored=self.is_ignored(fact)):
-                self.repaired += row is not None and row.rv == fact.resource_version
-                self.put_pod(fact)
-            elif fact.node is None and not fact.deleting:
-                self.pending.add(fact.uid)
-        await self._settle_missing(rows)
-
-    async def _settle_missing(self, rows: dict[PodUid, PodRow]) -> None:
-        """Pods that the list lacks: bound while it was read, or gone. A later read tells."""
-        if len(rows) > READ_ONE_BY_ONE:
-            listing = await self._api.list_all(PODS, BareObject)
-            there = {item.metadata.uid for item in listing.items if item.metadata}
-            there |= {bad.uid for bad in listing.bad}
-            rows = {uid: row for uid, row in rows.items() if uid not in there}
-            for uid, row in rows.items():
-                self.delete_pod(uid, PodName(row.name))
-            return
-        for uid, row in rows.items():
-            fact = await self._source.read_pod(PodName(row.name))
-            if fact and fact.uid == uid:
-                self.put_pod(fact)
-            else:
-                self.delete_pod(uid, PodName(row.name))
-
 
 def _as_it_is(found: T) -> T:
     return found
-
-
-def _says(row: PodRow, fact: PodFact, *, ignored: bool) -> bool:
-    """The row says all that the fact says: booking it again would change nothing."""
-    said = said_row(fact, ignored=ignored)
-    stage = Stage.PENDING if fact.node is None else Stage.BOUND
-    place = fact.node or NO_WORD
-    if fact.finished or (row.stage, row.node) != (stage, place):
-        return False
-    alike = ("rv", "vm_rv", "vm", "scaled", "broken", "ignored", "moving", "use_cpu", "use_mem")
-    more = ("max_cpu", "max_mem", "over_cpu", "over_mem")
-    return all(getattr(row, name) == getattr(said, name) for name in (*alike, *more))

@@ -18,7 +18,6 @@ from datetime import timedelta
 from typing import Generic, Protocol, TypeVar
 
 from autoscale_enforcer.cluster.kubernetes.answers import (
-    Action,
     BadObject,
     Bookmark,
     Changed,
@@ -26,12 +25,12 @@ from autoscale_enforcer.cluster.kubernetes.answers import (
     Listing,
     Page,
     WatchEvent,
+    bad_version,
 )
 from autoscale_enforcer.cluster.kubernetes.client import PAGE_SIZE, KubeApi
 from autoscale_enforcer.cluster.kubernetes.failures import ApiRefusal, Expired, NotServed
 from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
-from autoscale_enforcer.objects.shapes import Metadata
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +182,7 @@ class Reflector(Generic[K, T]):
             try:
                 listing.items.append(self._read(item))
             except ObjectError as error:
-                listing.bad.append(_bad(item.metadata, error, None))
+                listing.bad.append(bad_version(item.metadata, error, None))
             await turns.pause()
 
     async def _watch(self) -> None:
@@ -196,7 +195,7 @@ class Reflector(Generic[K, T]):
                 self._hear()
                 await self._take(event)
                 # Not before the sink has it: what it refuses is told again.
-                self.version = newer(self.version, event.resource_version)
+                self.version = latest(self.version, event.resource_version)
                 await turns.pause()
 
     async def _take(self, event: WatchEvent[K]) -> None:
@@ -208,7 +207,7 @@ class Reflector(Generic[K, T]):
         try:
             read = self._read(event.object)
         except ObjectError as error:
-            await self._report(_bad(event.object.metadata, error, event.action))
+            await self._report(bad_version(event.object.metadata, error, event.action))
         else:
             await self._sink.apply(Changed(event.action, read, event.resource_version))
 
@@ -244,20 +243,8 @@ class Reflector(Generic[K, T]):
         return max(0.0, pause - (self._clock() - self._asked_at))
 
 
-def newer(known: str, given: str) -> str:
+def latest(known: str, given: str) -> str:
     """The newer of two resourceVersions; one that is not a number, or none known, gives way."""
     if not given or (known.isdigit() and given.isdigit() and int(given) < int(known)):
         return known
     return given
-
-
-def _bad(metadata: Metadata | None, error: ObjectError, action: Action | None) -> BadObject:
-    known = metadata or Metadata()
-    return BadObject(
-        error=error,
-        action=action,
-        uid=known.uid or "",
-        namespace=known.namespace or "",
-        name=known.name or "",
-        resource_version=known.resource_version or "",
-    )

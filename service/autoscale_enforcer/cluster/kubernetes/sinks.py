@@ -38,12 +38,24 @@ class Told(Protocol):
         """What the VM's pods are worth may have changed."""
         ...
 
-    async def compare_nodes(self, listed: Sequence[NodeFact]) -> None:
-        """The nodes are these and no others."""
+    async def load_nodes(self, listed: Sequence[NodeFact]) -> None:
+        """The first nodes of a new ledger."""
         ...
 
-    async def compare_pods(self, listed: Sequence[PodFact]) -> None:
-        """The pods are these, and others only if a later read finds them."""
+    async def load_pods(self, listed: Sequence[PodFact]) -> None:
+        """The first pods of a new ledger."""
+        ...
+
+    async def compare_nodes(
+        self, listed: Sequence[NodeFact], bad: Sequence[BadObject], version: str
+    ) -> None:
+        """The nodes are these and the bad ones, and others only if a later read finds them."""
+        ...
+
+    async def compare_pods(
+        self, listed: Sequence[PodFact], bad: Sequence[BadObject], version: str
+    ) -> None:
+        """The pods are these and the bad ones, and others only if a later read finds them."""
         ...
 
 
@@ -52,16 +64,16 @@ class NodeSink:
 
     def __init__(self, owner: Told, *, is_build: bool) -> None:
         self._owner, self._is_build = owner, is_build
+        self._bad: list[BadObject] = []
 
     async def replace(self, items: Sequence[NodeFact], resource_version: str) -> None:
-        """All there are."""
-        del resource_version
-        if not self._is_build:
-            await _as_cluster_trouble(self._owner.compare_nodes(items))
-            return
-        self._is_build = False  # a later list is compared with what was built
-        for fact in items:
-            self._owner.put_node(fact)
+        """All there are, save the bad ones told just before."""
+        bad, self._bad = self._bad, []
+        if self._is_build:
+            self._is_build = False  # a later list is compared with what was built
+            await self._owner.load_nodes(items)
+        else:
+            await _as_cluster_trouble(self._owner.compare_nodes(items, bad, resource_version))
 
     async def apply(self, event: Changed[NodeFact]) -> None:
         """One has changed."""
@@ -72,7 +84,11 @@ class NodeSink:
             self._owner.put_node(fact)
 
     async def bad(self, found: BadObject) -> None:
-        """Its row stays as it is: the reflector has told people."""
+        """Its row stays as it is, until it leaves: the reflector has told people."""
+        if found.action is None:
+            self._bad.append(found)
+        elif found.action is Action.DELETED and found.name:
+            self._owner.delete_node(NodeName(found.name), found.uid)
 
 
 class PodSink:
@@ -80,30 +96,30 @@ class PodSink:
 
     def __init__(self, owner: Told, *, is_build: bool) -> None:
         self._owner, self._is_build = owner, is_build
+        self._bad: list[BadObject] = []
 
     async def replace(self, items: Sequence[PodFact], resource_version: str) -> None:
-        """All there are."""
-        del resource_version
-        if not self._is_build:
-            await _as_cluster_trouble(self._owner.compare_pods(items))
-            return
-        self._is_build = False
-        for fact in items:
-            if not fact.finished:
-                self._owner.put_pod(fact)
+        """All there are, save the bad ones told just before."""
+        bad, self._bad = self._bad, []
+        if self._is_build:
+            self._is_build = False
+            await self._owner.load_pods(items)
+        else:
+            await _as_cluster_trouble(self._owner.compare_pods(items, bad, resource_version))
 
     async def apply(self, event: Changed[PodFact]) -> None:
         """One has changed."""
         fact = event.object
         if event.action is Action.DELETED:
-            self._owner.world.forget_pod(fact)
             self._owner.delete_pod(fact.uid, fact.full_name)
         else:
             self._owner.put_pod(fact)
 
     async def bad(self, found: BadObject) -> None:
         """A pod that cannot be read keeps its row; its end must be booked all the same."""
-        if found.action is Action.DELETED and found.uid:
+        if found.action is None:
+            self._bad.append(found)
+        elif found.action is Action.DELETED and found.uid:
             self._owner.delete_pod(PodUid(found.uid), pod_name(found.namespace, found.name))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -23,6 +23,7 @@ from autoscale_enforcer.cluster.kubernetes.paths import (
     pods_on_path,
     virtual_machine_path,
 )
+from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.cluster.source import Bound
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 from autoscale_enforcer.model.facts import NodeFact, PodFact
@@ -50,7 +51,7 @@ class KubernetesSource:
 
     async def cluster_uid(self) -> str:
         """UID of the `kube-system` namespace, by which a cluster is known."""
-        found = await self._api.get(namespace_path("kube-system"), BareObject)
+        found = await _read(self._api.get(namespace_path("kube-system"), BareObject))
         if found is None or found.metadata is None or not found.metadata.uid:
             raise ClusterUnavailable("the namespace kube-system cannot be found")
         return found.metadata.uid
@@ -109,7 +110,10 @@ class KubernetesSource:
         return Bound.OTHER_VERSION if _is_version_conflict(reply) else Bound.UNCLEAR
 
     async def outdate_bindings(self, fact: PodFact) -> PodFact | None:
-        """One PATCH of the pod's status, whose answer is the pod after it; None: it is gone."""
+        """One PATCH of the pod's status, whose answer is the pod after it; None: it is gone.
+
+        Raises ClusterUnavailable where nothing proves that earlier Bindings are of no effect.
+        """
         condition = {
             "type": ABANDONED,
             "status": "True",
@@ -122,25 +126,26 @@ class KubernetesSource:
         path = pod_status_path(fact.full_name)
         reply = await self._api.patch(path, body, STRATEGIC_MERGE_PATCH)
         if reply.status == 200:
-            return await self._with_vm(decode(reply.body, PodObject))
-        if reply.status in (404, 409):  # gone, or another pod has its name
-            return await self.read_pod(fact.full_name)
+            return await self._with_vm(_made(lambda: decode(reply.body, PodObject)))
+        if reply.status in (404, 409, 422):  # gone, or another pod has its name (422)
+            found = await self.read_pod(fact.full_name)
+            if found is None or found.uid != fact.uid or found.node:
+                return found
         raise ClusterUnavailable(f"patch pods/status: {reply.status} {reply.message}")
 
     async def list_nodes(self) -> list[NodeFact]:
         """Every node that can be read."""
         listing = await self._api.list_all(NODES, NodeObject)
-        return [fact for node in listing.items if (fact := _readable(partial(read_node, node)))]
+        return await _all_readable(partial(read_node, node) for node in listing.items)
 
     async def list_pods(self) -> list[PodFact]:
         """Every pod that can be read, with its VM."""
         vms = await self._all_vms()
-        listing = await self._api.list_all(PODS, PodObject)
-        return [
-            fact
-            for pod in listing.items
-            if (fact := _readable(partial(read_pod, pod, vms.get(vm_key(pod)))))
-        ]
+        with FullCollections.held_off():
+            listing = await self._api.list_all(PODS, PodObject)
+            return await _all_readable(
+                partial(read_pod, pod, vms.get(vm_key(pod))) for pod in listing.items
+            )
 
     async def _all_vms(self) -> dict[tuple[str, str], VmObject]:
         try:
@@ -193,8 +198,16 @@ def _made(make: Callable[[], T]) -> T:
         raise ClusterUnavailable(str(error)) from error
 
 
-def _readable(make: Callable[[], T]) -> T | None:
-    try:
-        return make()
-    except ObjectError:
-        return None  # the reflector that follows these objects tells of it
+async def _all_readable(makes: Iterable[Callable[[], T]]) -> list[T]:
+    """Those that can be read; the reflector that follows such objects tells of the others.
+
+    Other tasks run meanwhile.
+    """
+    facts, turns = [], Turns()
+    for make in makes:
+        try:
+            facts.append(make())
+        except ObjectError:
+            continue
+        await turns.pause()
+    return facts

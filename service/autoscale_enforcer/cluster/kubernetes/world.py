@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from autoscale_enforcer.cluster.kubernetes.source import vm_key
@@ -24,6 +25,8 @@ class World:
 
     _vms: dict[VmKey, VmObject] = field(default_factory=dict)
     _pods: dict[VmKey, dict[PodUid, PodObject]] = field(default_factory=dict)
+    _keys: dict[PodUid, VmKey] = field(default_factory=dict)
+    """Which VM each of those runs."""
     _moving: dict[VmKey, PodName] = field(default_factory=dict)
     """Source pod of each migration that has not ended, by the migration's namespace and name."""
 
@@ -31,20 +34,35 @@ class World:
         """A pod with its VM and its part in a migration; ObjectError where it cannot be read."""
         key = vm_key(pod)
         fact = read_pod(pod, self._vms.get(key))
-        if key[1]:
-            self._pods.setdefault(key, {})[fact.uid] = pod
-        labels = {VM_NAME_LABEL: key[1]} if key[1] else {}
-        return replace(
-            fact, labels=labels, migration_source=fact.full_name in self._moving.values()
-        )
+        if not key[1]:
+            return replace(fact, labels={})
+        self._pods.setdefault(key, {})[fact.uid] = pod
+        self._keys[fact.uid] = key
+        moves = fact.full_name in self._moving.values()
+        return replace(fact, labels={VM_NAME_LABEL: key[1]}, migration_source=moves)
 
-    def forget_pod(self, fact: PodFact) -> None:
+    def read_again(self, fact: PodFact) -> PodFact:
+        """The pod with its VM as that is now, where it runs one; else the fact itself.
+
+        A list takes seconds: a VM may have changed since its pod was read.
+        """
+        key = self._keys.get(fact.uid)
+        return fact if key is None else self.read_pod(self._pods[key][fact.uid])
+
+    def forget_pod(self, uid: PodUid) -> None:
         """It is gone: nothing that happens to its VM concerns it."""
-        key = (fact.namespace, fact.labels.get(VM_NAME_LABEL, ""))
-        pods = self._pods.get(key, {})
-        pods.pop(fact.uid, None)
+        key = self._keys.pop(uid, None)
+        if key is None:
+            return
+        pods = self._pods[key]
+        del pods[uid]
         if not pods:
-            self._pods.pop(key, None)
+            del self._pods[key]
+
+    def keep_pods(self, uids: AbstractSet[PodUid]) -> None:
+        """There are no others: whatever a VM does later brings none of those back."""
+        for uid in self._keys.keys() - uids:
+            self.forget_pod(uid)
 
     def pods_of(self, key: VmKey) -> list[PodFact]:
         """The VM's pods, read again."""

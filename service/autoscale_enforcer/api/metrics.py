@@ -1,0 +1,114 @@
+"""What Prometheus reads on the admin port. Labels are closed sets, never text from errors.
+
+Requests are counted as they are answered; everything else is read off where it lives, at a scrape.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from autoscale_enforcer.background import Background
+from autoscale_enforcer.config.live import LiveConfig
+
+if sys.version_info >= (3, 12):
+    from typing import override
+else:
+    from typing_extensions import override
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Seconds: from a healthy answer to what kube-scheduler waits at most."""
+
+Readings = dict[str, float]
+
+
+class Metrics:
+    """One process' metrics."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "ae_requests",
+            "Requests answered, by door, verb and HTTP status.",
+            ["door", "verb", "code"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "ae_request_duration_seconds",
+            "From the head of a request to its answer.",
+            ["door", "verb"],
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+
+    def count(self, door: str, verb: str, status: int, seconds: float) -> None:
+        """One request was answered."""
+        self._requests.labels(door, verb, str(status)).inc()
+        self._seconds.labels(door, verb).observe(seconds)
+
+    def watch(
+        self,
+        *,
+        is_leading: Callable[[], bool],
+        config: LiveConfig,
+        background: Background,
+        readings: Callable[[], Readings],
+    ) -> None:
+        """Read these at each scrape; `readings` by metric name, such as a watch's age."""
+        self._registry.register(_State(is_leading, config, background, readings))
+
+    def text(self) -> bytes:
+        """Everything, in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _State(Collector):
+    def __init__(
+        self,
+        is_leading: Callable[[], bool],
+        config: LiveConfig,
+        background: Background,
+        readings: Callable[[], Readings],
+    ) -> None:
+        self._is_leading, self._config = is_leading, config
+        self._background, self._readings = background, readings
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """As it is now."""
+        yield GaugeMetricFamily("ae_leader", "1: it leads.", value=float(self._is_leading()))
+        yield GaugeMetricFamily(
+            "ae_config_refused", "Configs kept out since the start.", value=self._config.refused
+        )
+        yield GaugeMetricFamily(
+            "ae_config_is_bad",
+            "1: the newest config is kept out, an older one holds.",
+            value=float(bool(self._config.problems)),
+        )
+        failures = GaugeMetricFamily(
+            "ae_task_failures",
+            "Background tasks that failed and were started again.",
+            labels=["task"],
+        )
+        for task, count in self._background.failures.items():
+            failures.add_metric([task], count)
+        yield failures
+        for name, value in self._readings().items():
+            yield GaugeMetricFamily(f"ae_{name}", READINGS[name], value=value)
+
+
+READINGS = {
+    "watch_age_seconds": "Since the API server last proved that the quietest watch is heard.",
+    "watch_relists": "Lists begun after the first.",
+    "bad_objects": "Objects that could not be read.",
+    "facts_waiting": "Facts that the ledger has not heard yet.",
+    "repaired_rows": "Rows that a compare found to differ from the cluster.",
+    "pending_pods": "Unbound pods.",
+}
+"""What a live cluster tells of itself."""
