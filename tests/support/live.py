@@ -180,7 +180,6 @@ async def living(api: FakeApi, url: str, raw: Any, kind: LiveKind) -> AsyncItera
         yield Live(api, client, front, source, reconciler, leader)
 
 
-
 @asynccontextmanager
 async def starting(api: FakeApi, url: str, raw: Any) -> AsyncIterator[StartLive]:
     """`await start(**kind)`: one more replica over the same ledger and cluster."""

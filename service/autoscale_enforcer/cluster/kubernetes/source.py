@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
@@ -114,13 +115,15 @@ class KubernetesSource:
 
         Raises ClusterUnavailable where nothing proves that earlier Bindings are of no effect.
         """
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         condition = {
             "type": ABANDONED,
             "status": "True",
             "reason": "BindUnclear",
-            "message": "An earlier Binding of this pod can no longer take effect.",
-            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "lastProbeTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            # A patch that changes nothing raises no version, and times have whole seconds.
+            "message": f"Bindings sent before this have no effect ({secrets.token_hex(4)}).",
+            "lastTransitionTime": now,
+            "lastProbeTime": now,
         }
         body = {"metadata": {"uid": fact.uid}, "status": {"conditions": [condition]}}
         path = pod_status_path(fact.full_name)

@@ -1,0 +1,308 @@
+"""One leader at a time: building, promotions, and when the lease is given up."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.support.cluster_double import runs_vm
+from tests.support.fake_api.faults import Refuse, Silence
+from tests.support.fake_api.samples import Json, pod
+from tests.support.fake_api.server import FakeApi
+from tests.support.live import (
+    FOLLOWING,
+    Live,
+    StartLive,
+)
+
+from autoscale_enforcer.background import Background
+from autoscale_enforcer.cluster.upkeep import LostLead
+from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
+from autoscale_enforcer.ledger.keys import Keys
+from autoscale_enforcer.ledger.ledger import Leadership, Ledger
+from autoscale_enforcer.model.facts import PodFact
+
+MIB = 1 << 20
+KEYS = Keys("default")
+HELD = "2026-01-01T00:00:00Z"
+
+
+def vm_pod(name: str, node: str = "n1", **runs: Any) -> Json:
+    """A VM's pod, its VM of the same name."""
+    return pod(name, node=node, uid=f"u-{name}", **runs_vm(vm=name, **runs))
+
+
+def migration(vm: str, source: str, phase: str = "Running") -> Json:
+    return {
+        "metadata": {"name": f"move-{vm}"},
+        "spec": {"vmName": vm},
+        "status": {"phase": phase, "sourcePodName": source},
+    }
+
+
+async def state(live: Live) -> str:
+    return (await live.front.ledger.look()).state
+
+
+# Building
+
+
+async def test_changes_during_a_build_are_in_what_is_published(
+    start_live: StartLive, api: FakeApi
+) -> None:
+    live = await start_live()
+    api.store.create("pods", pod("goes", node="n1", uid="u1"))
+    load = live.reconciler.load_pods
+
+    async def loading(listed: Any) -> None:
+        await load(listed)
+        api.store.remove("pods", "default/goes")
+        api.store.create("pods", pod("comes", node="n1", uid="u2"))
+
+    live.reconciler.load_pods = loading  # type: ignore[method-assign]
+    await live.lead()
+
+    await live.until_at("u2", "bound n1")
+    await live.until_at("u1", "unknown")
+
+
+async def test_a_build_that_the_ledger_interrupts_is_not_published(
+    start_live: StartLive, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What went wrong while facts were loaded was lost, and half of the books were published."""
+    live = await start_live()
+    api.store.create("pods", pod("web", node="n1", uid="u1", cpu="2"))
+    put, troubles = Ledger.put_pod, [LedgerUnavailable("away")]
+
+    async def troubled(self: Ledger, fact: PodFact, **more: Any) -> Any:
+        if troubles:
+            raise troubles.pop()
+        return await put(self, fact, **more)
+
+    monkeypatch.setattr(Ledger, "put_pod", troubled)
+
+    with pytest.raises(LedgerUnavailable):
+        await live.lead()
+
+    assert await state(live) == "UNBUILT"
+    await live.lead()
+    assert await live.reserved() == (2000, 64)
+
+
+async def test_a_lost_ledger_is_built_anew_after_the_bind_budget(
+    start_live: StartLive, api: FakeApi
+) -> None:
+    budget = timedelta(milliseconds=300)
+    live = await start_live(bind_budget=budget)
+    api.store.create("pods", pod("web", node="n1", uid="u1", cpu="2"))
+    await live.lead()
+    await live.front.raw.flushall()
+    assert await state(live) == "UNBUILT"
+    began = asyncio.get_running_loop().time()
+
+    building = asyncio.ensure_future(live.lead())
+    refused = await live.front.reserve(pod("new", uid="u2", namespace="default"))
+    filtered = await live.front.filter(pod("new", uid="u2", namespace="default"))
+    await building
+
+    assert asyncio.get_running_loop().time() - began >= budget.total_seconds()
+    assert (refused[0], filtered.error) == ("Error", "the ledger is not built")
+    assert await live.reserved() == (2000, 64)
+    assert await live.front.raw.hget(KEYS.key("meta"), "cluster") == b"uid-of-kube-system"
+    assert await live.verify() == []
+
+
+async def test_a_first_build_does_not_wait(start_live: StartLive) -> None:
+    live = await start_live(bind_budget=timedelta(hours=1))
+
+    await live.lead()
+
+    assert await state(live) == "SETTLED"
+
+
+async def test_one_that_saw_the_books_waits_before_it_builds_them(
+    live: Live, start_live: StartLive
+) -> None:
+    """Only who had led before waited, though any replica may have sent a Binding."""
+    other = await start_live(name="r2", bind_budget=timedelta(hours=1))
+    with pytest.raises(LostLead):
+        await other.lead()
+    await live.front.raw.flushall()
+
+    building = asyncio.ensure_future(other.lead())
+    await live.until(lambda: live.front.raw.exists(KEYS.key("lease")), 1)
+
+    assert await state(live) == "UNBUILT"
+    building.cancel()
+    await asyncio.gather(building, return_exceptions=True)
+
+
+async def test_a_ledger_that_is_another_clusters_by_now_is_not_built(start_live: StartLive) -> None:
+    live = await start_live()
+    await live.front.raw.hset(KEYS.key("meta"), "cluster", "another")
+
+    with pytest.raises(ClusterUnavailable, match="is that of the cluster another"):
+        await live.lead()
+
+
+# After a promotion
+
+
+async def test_suspect_books_are_settled_by_a_compare_begun_after_the_bind_budget(
+    start_live: StartLive, api: FakeApi
+) -> None:
+    budget = timedelta(milliseconds=200)
+    live = await start_live(bind_budget=budget)
+    await live.lead()
+    lists = len(api.requests("list", "pods"))
+    await live.front.loses_its_primary()
+    assert await state(live) == "SUSPECT"
+    began = asyncio.get_running_loop().time()
+
+    comparing_ = asyncio.ensure_future(live.lead())
+    await asyncio.sleep(0)
+    assert (await live.front.reserve(pod("x", uid="ux", namespace="default")))[0] == "Error"
+    await comparing_
+
+    assert asyncio.get_running_loop().time() - began >= budget.total_seconds()
+    assert len(api.requests("list", "pods")) == lists + 1
+    assert await state(live) == "SETTLED"
+
+
+async def test_an_epoch_that_began_during_the_compare_stays_suspect(live: Live) -> None:
+    """It was settled though its own compare had not begun."""
+    await live.front.loses_its_primary()
+    assert await state(live) == "SUSPECT"
+    compare = live.reconciler.compare
+
+    async def losing_it_again(leader: Leadership) -> None:
+        await compare(leader)
+        await live.front.loses_its_primary()
+        await live.front.ledger.look()
+
+    live.reconciler.compare = losing_it_again  # type: ignore[method-assign]
+    with pytest.raises(LedgerUnavailable):
+        await live.lead()
+    assert await state(live) == "SUSPECT"
+
+    live.reconciler.compare = compare  # type: ignore[method-assign]
+    await live.lead()
+    assert await state(live) == "SETTLED"
+
+
+# Leading
+
+
+async def test_a_paused_former_leader_writes_nothing(
+    live: Live, start_live: StartLive, api: FakeApi
+) -> None:
+    await live.front.raw.delete(KEYS.key("lease"))  # it has lapsed
+    other = await start_live(name="r2")
+    await other.lead()
+    api.store.create("pods", pod("web", node="n1", uid="u1"))
+    await other.until_at("u1", "bound n1")
+    before = await other.front.dump()
+
+    async def has_noticed() -> bool:
+        try:
+            live.reconciler.check()
+        except LostLead:
+            return True
+        return False
+
+    await live.until(has_noticed, True)
+    await live.leader._try_turn()
+
+    assert await other.front.dump() == before
+    assert not live.leader.is_leading
+    assert live.reconciler._tasks == []
+
+
+async def test_a_leader_whose_watch_is_silent_gives_the_lease_up(
+    start_live: StartLive, api: FakeApi
+) -> None:
+    live = await start_live(following=replace(FOLLOWING, silence=timedelta(milliseconds=100)))
+    silent = Silence()
+    api.next("watch", "pods", silent)
+    await live.lead()
+
+    async def is_silent() -> bool:
+        await live.leader._try_turn()
+        return not await live.front.raw.exists(KEYS.key("lease"))
+
+    await live.until(is_silent, True)
+    silent.over.set()
+
+    assert not live.leader.is_leading
+
+
+async def test_one_that_cannot_list_takes_no_lease(
+    live: Live, start_live: StartLive, api: FakeApi
+) -> None:
+    """It took the lease again from those that see the cluster, and listed only then."""
+    await live.leader.resign()
+    live.leader._is_blind = True
+    api.always("list", "nodes", Refuse(503, "ServiceUnavailable"))
+
+    with pytest.raises(ClusterUnavailable):
+        await live.lead()
+    assert not await live.front.raw.exists(KEYS.key("lease"))
+
+    api.always("list", "nodes", None)
+    await live.lead()
+    assert live.leader.is_leading
+
+
+async def test_a_leader_whose_list_never_comes_gives_the_lease_up(
+    start_live: StartLive, api: FakeApi
+) -> None:
+    live = await start_live(following=replace(FOLLOWING, list_silence=timedelta(milliseconds=200)))
+    api.always("list", "pods", Silence(with_head=False))
+
+    with pytest.raises(ClusterUnavailable, match="silent"):
+        await live.lead()
+
+    assert await state(live) == "UNBUILT"
+
+
+async def test_run_leads_and_leaves_at_once_when_it_ends(
+    live: Live, start_live: StartLive, api: FakeApi
+) -> None:
+    """Its lease was left to lapse, or even taken again, when it ended in the middle of a turn."""
+    await live.leader.resign()
+    async with Background() as background:
+        background.start("leader", live.leader.run)
+
+        async def leads() -> bool:
+            return live.leader.is_leading
+
+        await live.until(leads, True)
+
+    assert not await live.front.raw.exists(KEYS.key("lease"))
+    assert live.reconciler._tasks == []
+
+
+async def test_run_begins_anew_after_a_bug(
+    live: Live, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It kept the lease and failed in every turn."""
+    monkeypatch.setattr("autoscale_enforcer.background.RESTART_AFTER", 0.001)
+    bugs = [RuntimeError("a bug")]
+
+    def check() -> None:
+        if bugs:
+            raise bugs.pop()
+
+    monkeypatch.setattr(live.reconciler, "check", check)
+    async with Background() as background:
+        background.start("leader", live.leader.run)
+
+        async def has_recovered() -> bool:
+            return bool(background.failures) and live.leader.is_leading
+
+        await live.until(has_recovered, True)
+
+    assert background.failures == {"leader": 1}
