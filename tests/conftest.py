@@ -32,6 +32,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.fixturenames.insert(0, "no_task_outlives_its_test")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests have recorded as "printed": a worker's own prints are lost."""
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    for report in reports:
+        for name, text in report.user_properties:
+            if name == "printed":
+                terminalreporter.write_line(str(text))
+
+
 @pytest.fixture
 async def no_task_outlives_its_test() -> AsyncIterator[None]:
     """Fail an async test that leaves tasks pending; added to each one above."""

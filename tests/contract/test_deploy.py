@@ -1,4 +1,4 @@
-"""The manifests: pods, the service's process, the two configs, and how they are rendered."""
+"""The manifests: what is there, pods, the service's process, and the two configs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from tests.support.manifests import (
     ENFORCER,
     NAME_LABEL,
     NAMESPACE,
-    OVERLAYS,
     SCHEDULER,
     Object,
     container,
@@ -36,8 +35,6 @@ from tests.support.manifests import (
     one,
     pod_templates,
     ports_by_name,
-    read,
-    render,
     scheduler_config,
     selected,
 )
@@ -338,56 +335,3 @@ def test_scheduler_reads_the_config_that_is_mounted(manifests: list[Object]) -> 
     (name,) = one(manifests, "ConfigMap", volume["configMap"]["name"])["data"]
 
     assert f"--config={mount['mountPath']}/{name}" in spec["containers"][0]["command"]
-
-
-# kustomize
-
-
-def without_hashes(manifests: list[Object]) -> list[Object]:
-    """ConfigMaps, and pods that refer to them, under the names that the files have.
-
-    Nothing else is renamed: a hash that gets anywhere else is a mistake.
-    """
-
-    def plain(reference: Object) -> None:
-        reference["name"] = re.sub(r"-[a-z0-9]{10}$", "", reference["name"])
-
-    for each in manifests:
-        if each["kind"] == "ConfigMap":
-            plain(each["metadata"])
-    for template in pod_templates(manifests).values():
-        for volume in template["spec"].get("volumes", []):
-            plain(volume["configMap"])
-        for source in container(template).get("envFrom", []):
-            plain(source["configMapRef"])
-    return manifests
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_kustomize_renders_what_is_read_here(overlay: str) -> None:
-    rendered = without_hashes(render(overlay))
-
-    def by_name(each: Object) -> tuple[str, str]:
-        return each["kind"], each["metadata"]["name"]
-
-    assert sorted(rendered, key=by_name) == sorted(read(overlay), key=by_name)
-
-
-def test_service_restarts_for_another_redis_and_not_for_another_config() -> None:
-    generators = [
-        generator
-        for folder in ("base", "overlays/single-redis", "overlays/sentinel")
-        for generator in yaml.safe_load((DEPLOY / folder / "kustomization.yaml").read_text())[
-            "configMapGenerator"
-        ]
-    ]
-
-    fixed = {
-        each["name"]
-        for each in generators
-        if each.get("options", {}).get("disableNameSuffixHash", False)
-    }
-
-    assert fixed == {config_map.NAME}

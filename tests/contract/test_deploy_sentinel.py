@@ -110,7 +110,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
             made.start(REDIS, number)
             made.start(SENTINEL, number)
         until(made.is_whole)
-        until(lambda: made.ask(REDIS, 0, "SET", "k", "first") == "OK")  # a replica is connected
+        until(lambda: made.ask(REDIS, 0, "SET", "k", "first") is True)  # a replica is connected
         yield made
 
 
@@ -128,12 +128,11 @@ def test_lost_primary_is_replaced_and_comes_back_as_a_replica(machine: Machine) 
     machine.kill(REDIS, 0)
     until(lambda: machine.named_primary() not in (0, None))
     primary = machine.named_primary() or 0
-    until(lambda: machine.ask(REDIS, primary, "SET", "k", "second") == "OK")
+    until(lambda: machine.ask(REDIS, primary, "SET", "k", "second") is True)
     machine.start(REDIS, 0)
 
     until(lambda: machine.ask(REDIS, 0, "GET", "k") == "second")
     assert machine.role(0) == "slave"
-    until(lambda: "waiting" not in machine.processes[f"{REDIS}-0"].log())
 
 
 @pytest.mark.long
@@ -143,9 +142,8 @@ def test_after_all_were_down_the_last_primary_is_followed(machine: Machine) -> N
     machine.kill(REDIS, 0)
     until(lambda: machine.named_primary() not in (0, None))
     primary = machine.named_primary() or 0
-    until(lambda: machine.ask(REDIS, primary, "SET", "k", "second") == "OK")
+    until(lambda: machine.ask(REDIS, primary, "SET", "k", "second") is True)
     until(lambda: machine.ask(REDIS, 3 - primary, "GET", "k") == "second")
-    time.sleep(1.5)  # what is appended reaches the disk within a second
     machine.kill_all()
 
     for number in range(3):

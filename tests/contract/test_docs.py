@@ -22,7 +22,7 @@ from tests.support.containers import DOORS
 
 ROOT = Path(__file__).parents[2]
 SHIPPED_SCHEDULER = "deploy/base/scheduler-config.yaml"
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("deploy/*.md")])
 PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
 

@@ -13,7 +13,6 @@ from tests.e2e.harness.api import NODES, PODS, VMS, Api, ApiError, Kind, Object,
 from tests.e2e.harness.control_plane import SCHEDULER_NAME, ControlPlane, Scheduler
 from tests.e2e.harness.objects import node, pod, vm, vm_pod
 from tests.e2e.harness.service import (
-    NAMESPACE,
     Service,
     configure,
     deployed_account,
@@ -21,10 +20,11 @@ from tests.e2e.harness.service import (
     shipped_configuration,
 )
 from tests.support.api_proxy import ApiProxy, Asked
-from tests.support.manifests import ENFORCER, OVERLAYS, SCHEDULER, one, read, render
+from tests.support.manifests import ENFORCER, NAMESPACE, OVERLAYS, SCHEDULER, one, read, render
 from tests.support.servers import Server
 
 LEASES = Kind("coordination.k8s.io/v1", "leases")
+RIGHTS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 SCHEDULER_RIGHTS = {"ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 
@@ -54,7 +54,7 @@ async def test_kube_scheduler_works_with_the_rights_and_the_configuration_shippe
         began = await until(lambda: renewed(api), "it has the lease")
 
         async def keeps_it() -> bool:
-            return await renewed(api) != began
+            return bool(await renewed(api) != began)
 
         await until(keeps_it, "it has renewed the lease")
         assert "forbidden" not in scheduler.process.log()
@@ -110,6 +110,68 @@ async def test_service_uses_each_of_its_rights_and_misses_none(
 
     assert {right(each) for each in asked} == granted(read("single-redis"))
     assert [each for each in asked if each.status in {401, 403}] == []
+
+
+@pytest.mark.parametrize(
+    "lacked",
+    [
+        "get namespaces",
+        "watch configmaps",
+        "list nodes",
+        "watch pods",
+        "list virtualmachines",
+        "create pods/binding",
+        "patch pods/status",
+        "patch pods",
+    ],
+)
+async def test_a_right_that_is_missing_is_named(
+    control_plane: ControlPlane, api: Api, valkey_server: Server, tmp_path: Path, lacked: str
+) -> None:
+    await api.install_neonvm()
+    await configure(api, {"scoring": {}})
+    await make_own_pods(api, 1)
+    await api.create(NODES, node("n1"))
+    token = await account_without(api, lacked)
+    async with (
+        ApiProxy(control_plane.url, control_plane.ca_file) as proxy,
+        Service(valkey_server, proxy.kubeconfig(token, tmp_path), count=0) as service,
+    ):
+        replica = service.add("r1")
+        is_ready = replica.process.is_ready
+        replica.process.is_ready = lambda: is_ready() or "missing permission" in replica.log()
+
+        await replica.start()
+        service.replicas.append(replica)
+        error = ""
+        if lacked.startswith(("create", "patch")):
+            if lacked == "patch pods/status":
+                proxy.drop("POST", "/binding$")
+            error = await service.bind(await api.create(PODS, pod("asks")), "n1")
+
+        async def is_named() -> bool:
+            return f"missing permission to {lacked}: " in replica.log() + error
+
+        await until(is_named, "the log, or the answer, names it", within=10)
+
+
+async def account_without(api: Api, lacked: str) -> str:
+    """A token of an account like the deployed one, which lacks one right."""
+    verb, resource = lacked.split()
+    ours = [each for each in read("single-redis") if each["metadata"]["name"] == ENFORCER]
+    for manifest in ours:
+        if manifest["kind"] not in RIGHTS:
+            continue
+        for rule in manifest.get("rules", []):
+            if resource in rule["resources"] and verb in rule["verbs"]:
+                others = [each for each in rule["verbs"] if each != verb]
+                rule["verbs"] = others or ["deletecollection"]  # no rule is without a verb
+        for renamed in [manifest["metadata"], *manifest.get("subjects", [])]:
+            renamed["name"] = "lacking"
+        if "roleRef" in manifest:
+            manifest["roleRef"]["name"] = "lacking"
+        await api.apply(manifest)
+    return await api.service_account("lacking", namespace=NAMESPACE)
 
 
 async def do_everything(api: Api, service: Service, proxy: ApiProxy) -> None:

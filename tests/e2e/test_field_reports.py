@@ -20,6 +20,7 @@ from tests.support.servers import Server
 BINDING = "/binding$"
 ELSEWHERE = "Pod is bound or being bound to another node"
 NO_CPU = "Insufficient cpu left by reservations"
+SHORT_HOLDS = ("--hold-lifetime=3s", "--sweep-every=500ms")
 SMALL_N1 = {"nodeOverrides": [{"nodes": ["n1"], "config": {"cpu": {"system": "3"}}}]}
 """1 CPU is left of n1's 4."""
 
@@ -71,7 +72,7 @@ async def bench(
     token = await deployed_account(api)
     async with ApiProxy(control_plane.url, control_plane.ca_file) as proxy:
         kubeconfig = proxy.kubeconfig(token, tmp_path)
-        async with Service(valkey_server, kubeconfig, count=2) as service:
+        async with Service(valkey_server, kubeconfig, SHORT_HOLDS, count=2) as service:
             await until(lambda: knows(service, "n1", "n2"), "both nodes are known")
             yield Bench(api, service, proxy)
             assert await service.breaches() == []
@@ -131,6 +132,41 @@ async def test_row_01_a_binding_that_arrives_late_takes_no_effect(bench: Bench) 
     assert bench.service.tentative() == 0
     assert await bench.service.bind(asks, "n2", at=1) == ""
     assert await bench.nodes_of(asks) == ("n2", "n2")
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["is-lost", "arrives"])
+async def test_row_01_a_bind_the_api_server_says_nothing_of_stays_held(
+    bench: Bench, *, arrives: bool
+) -> None:
+    """A hold was given up while its Binding was still on its way."""
+    asks = await bench.api.create(PODS, pod("u1"))
+    await bench.filter(asks)
+    lose = bench.proxy.hold if arrives else bench.proxy.drop
+    lose("POST", BINDING)
+    bench.proxy.drop("GET", "/pods/u1$")
+
+    error = await bench.service.bind(asks, "n1")
+    elsewhere = await bench.service.bind(asks, "n2", at=1)
+    filtered = await bench.filter(asks, at=1)
+    known = await bench.service.get("/api/v1/pods/default/u1")
+    bench.proxy.calm()
+
+    assert "get pods" in error
+    assert elsewhere == ELSEWHERE
+    assert filtered == (["n1"], {"n2": ELSEWHERE})
+    assert (known["stage"], known["node"]) == ("binding", "n1")
+    if arrives:
+        await until(lambda: is_booked(bench, asks, "n1"), "it is booked")
+    else:
+        await until(lambda: has_room(bench, "n1"), "the hold is given up")
+        assert await bench.service.bind(asks, "n2", at=1) == ""
+    where = "n1" if arrives else "n2"
+    assert await bench.nodes_of(asks) == (where, where)
+    assert bench.service.tentative() == 0
+
+
+async def has_room(bench: Bench, name: str) -> bool:
+    return await bench.reserved(name) == 0
 
 
 async def has_been_refused(bench: Bench) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import StartScheduler
-from tests.e2e.harness.api import NODES, PODS, Api, Object, until
+from tests.e2e.harness.api import MIGRATIONS, NODES, PODS, VMS, Api, Object, until
 from tests.e2e.harness.binaries import Binaries
 from tests.e2e.harness.control_plane import SCHEDULER_NAME, ControlPlane, Scheduler
 from tests.e2e.harness.kubelet import KubeletStandIn
-from tests.e2e.harness.objects import node, pod
+from tests.e2e.harness.objects import migration, node, pod, vm, vm_pod
 from tests.e2e.harness.service import (
-    NAMESPACE,
     OUR_LABEL,
     Service,
     configure,
@@ -27,6 +27,7 @@ from tests.e2e.harness.service import (
     shipped_configuration,
 )
 from tests.e2e.sums import books_of, sums
+from tests.support.manifests import NAMESPACE
 from tests.support.servers import Server
 
 GIB = 1 << 30
@@ -52,10 +53,18 @@ async def until_books_agree(service: Service, api: Api, *, within: float = 10) -
     await until(agree, "the ledger agrees with the API", within=within)
 
 
+@pytest.mark.parametrize("sends_names", [True, False], ids=["names", "whole-nodes"])
 async def test_pods_are_placed_and_booked(
-    service: Service, api: Api, kubelet: KubeletStandIn, start_scheduler: StartScheduler
+    service: Service,
+    api: Api,
+    kubelet: KubeletStandIn,
+    start_scheduler: StartScheduler,
+    *,
+    sends_names: bool,
 ) -> None:
-    start_scheduler(shipped_configuration(service.url))
+    configuration = shipped_configuration(service.url)
+    configuration["extenders"][0]["nodeCacheCapable"] = sends_names
+    start_scheduler(configuration)
     for number in range(3):
         await api.create(NODES, node(f"n{number}", cpu="4"))
     for number in range(20):
@@ -124,6 +133,82 @@ async def _node(service: Service, name: str, *, absent: bool) -> Object | None:
     return found if found and found["absent"] is absent else None
 
 
+async def test_changes_of_pods_and_vms_are_followed(
+    service: Service, api: Api, kubelet: KubeletStandIn
+) -> None:
+    """Resized in place; plugged without autoscaling; switched to it and back; moving away."""
+    await api.create(NODES, node("n1", cpu="8"))
+    await bound(api, "plain", "n1", cpu="1")
+    for name in ("vm", "old"):
+        machine = await api.create(VMS, vm(name, cpus=("250m", "500m", 2)))
+        runner = vm_pod(machine, f"{name}-pod")
+        if name == "old":  # as before NeonVM v0.27
+            del runner["metadata"]["annotations"]["vm.neon.tech/resources"]
+        runner["spec"]["nodeName"] = "n1"
+        await api.create(PODS, runner)
+    await until(lambda: has_reserved(service, 1000 + 500 + 500), "all are booked")
+
+    await resize(api, "plain", "1500m")
+    await until(lambda: has_reserved(service, 1500 + 500 + 500), "the resize is booked")
+    await api.patch(VMS, "old", {"spec": {"guest": {"cpus": {"use": 1}}}})
+    await until(lambda: has_reserved(service, 1500 + 500 + 1000), "what the VM has is booked")
+    await plug(api, "vm-pod", "750m")
+    await until(lambda: has_reserved(service, 1500 + 750 + 1000), "what the pod says is booked")
+
+    assert (await service.ask("vm-pod", cpu="2"))[1]["vCPUs"] == "750m"  # no autoscaling
+    await switch(api, "vm-pod", "true")
+    await until(lambda: has_pod(service, "vm-pod", autoscaling=True), "autoscaling is on")
+    assert (await service.ask("vm-pod", cpu="1500m"))[1]["vCPUs"] == "1500m"
+    await api.create(MIGRATIONS, migration("moves", vm_name="vm"))
+    status = {"status": {"sourcePodName": "vm-pod", "phase": "Running"}}
+    await api.patch(MIGRATIONS, "moves", status, subresource="status")
+
+    async def does_not_grow() -> bool:
+        answers = [await service.ask("vm-pod", cpu=cpu) for cpu in ("1250m", "1500m")]
+        return [permit["vCPUs"] for _, permit in answers] == ["1250m", "1250m"]
+
+    await until(does_not_grow, "the source of a migration does not grow")
+    await api.delete(MIGRATIONS, "moves")
+
+    async def grows() -> bool:
+        return bool((await service.ask("vm-pod", cpu="2"))[1]["vCPUs"] == 2)
+
+    await until(grows, "it grows again")
+    await switch(api, "vm-pod", "false")
+    await until(lambda: has_reserved(service, 1500 + 750 + 1000), "what it uses counts again")
+    assert await service.breaches() == []
+
+
+async def has_reserved(service: Service, cpu: int) -> bool:
+    found = (await service.nodes(at=2)).get("n1")
+    return bool(found and found["reserved"]["cpuMilli"] == cpu)
+
+
+async def has_pod(service: Service, name: str, **wanted: object) -> bool:
+    found = await service.get(f"/api/v1/pods/default/{name}")
+    return bool({key: found[key] for key in wanted} == wanted)
+
+
+async def resize(api: Api, name: str, cpu: str) -> None:
+    resources = {"requests": {"cpu": cpu, "memory": "128Mi"}}
+    patch = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+    await api.patch(PODS, name, patch, subresource="resize", strategy="strategic")
+
+
+async def plug(api: Api, name: str, cpu: str) -> None:
+    """What NeonVM's controller writes."""
+    found = await api.get(PODS, name)
+    guest = json.loads(found["metadata"]["annotations"]["vm.neon.tech/resources"])
+    guest["cpus"]["use"] = cpu
+    annotations = {"vm.neon.tech/resources": json.dumps(guest)}
+    await api.patch(PODS, name, {"metadata": {"annotations": annotations}})
+
+
+async def switch(api: Api, name: str, is_on: str) -> None:
+    labels = {"autoscaling.neon.tech/enabled": is_on}
+    await api.patch(PODS, name, {"metadata": {"labels": labels}})
+
+
 async def test_agents_are_led_to_exactly_one_ready_replica(service: Service, api: Api) -> None:
     async with labelled_pods(api) as seen:
         first = await until(lambda: one_labelled(api), "a pod has the label")
@@ -160,7 +245,9 @@ async def labelled_pods(api: Api) -> AsyncIterator[list[set[str]]]:
                 metadata = event.object["metadata"]
                 has = metadata["labels"].get("name") == SCHEDULER_NAME
                 names = seen[-1] - {metadata["name"]}
-                seen.append(names | {metadata["name"]} if has and event.type != "DELETED" else names)
+                seen.append(
+                    names | {metadata["name"]} if has and event.type != "DELETED" else names
+                )
 
     looking = asyncio.create_task(look())
     try:
@@ -188,9 +275,7 @@ async def test_a_paused_former_leader_changes_nothing(
         leader = await service.until_led(by_other_than=former.name)
 
         async def has_caught_up() -> bool:
-            return bool(
-                books_of(await service.nodes(at=at)) == sums(await api.items(PODS), {})
-            )
+            return bool(books_of(await service.nodes(at=at)) == sums(await api.items(PODS), {}))
 
         await until(has_caught_up, "the new leader has booked it")
         former.process.resume()

@@ -58,7 +58,7 @@ def import_books(rng: Random, story: Story) -> Iterator[Step]:
         *(("node", name, books.node_row(name)) for name in books.nodes),
         *(("pod", uid, row) for uid, row in books.pods.items()),
     ]
-    token = yield from _begin_build(story)
+    token = yield from _begin_build(rng, story)
     for version, (kind, name, row) in enumerate(rows, start=1):
         # Not in the order of their versions, as a hash gives them.
         text = replace(row, version=version ^ 1) if isinstance(row, NodeRow) else row
@@ -70,11 +70,16 @@ def import_books(rng: Random, story: Story) -> Iterator[Step]:
     yield _publish(rng, token)
 
 
-def _begin_build(story: Story) -> Generator[Step, None, str]:
+def _begin_build(rng: Random, story: Story) -> Generator[Step, None, str]:
+    """A build from its lease on; once in a while it has to be begun again."""
     token = f"token{len(story.told)}"
     yield Step("lease_end")
     yield Step("take_lease", {"holder": "r", "token": token, "lease_ms": 3_600_000})
-    yield Step("begin_build", {"token": token, "epoch": f"epoch{len(story.told)}"})
+    for is_last in (rng.randrange(4) > 0, True):
+        yield Step("begin_build", {"token": token, "epoch": f"epoch{len(story.told)}"})
+        if is_last:
+            break
+        yield from _fact_beside(rng, story)
     return token
 
 
@@ -93,7 +98,7 @@ def _publish(rng: Random, token: str) -> Step:
 
 def rebuild(rng: Random, story: Story) -> Iterator[Step]:
     """A whole build, from the lease on."""
-    token = yield from _begin_build(story)
+    token = yield from _begin_build(rng, story)
     for name in NODES:
         beside = Story(World(live=story.world.building), story.now)
         yield replace(node_fact(rng, beside, NodeName(name), token=token), building=True)

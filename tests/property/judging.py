@@ -42,7 +42,8 @@ class Judge:
             return replace(step, given=self.reader.asks())
         if step.script == "trim_changes":
             newest = int(self.before.live.meta.get("version", 0))
-            return replace(step, given=step.given | {"before": max(newest - 1, 0)})
+            behind = int(step.given["before"])
+            return replace(step, given=step.given | {"before": max(newest - behind, 0)})
         return step
 
     def complaints(
@@ -58,6 +59,7 @@ class Judge:
             *self._journal(step, should, after),
             *self._versions(step, should, after),
         ]
+        self.words["read_books", "BOOKS"] += 1  # that is how `after` came here
         self.before, self.was, self.last = after, should, step
         return found
 

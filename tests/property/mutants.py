@@ -75,7 +75,7 @@ def _mutations(source: str) -> Iterator[tuple[str, str, str]]:
     for start, end in _writes(source, code):
         call = source[start:end]
         is_statement = source[:start].rsplit("\n", 1)[-1].strip() == ""
-        name = " ".join(call.split())[:70]
+        name = " ".join(call.split())[:60]
         if is_statement:
             yield "dropped", name, source[:start] + source[end:]
             yield "doubled", name, f"{source[:end]}; {call}{source[end:]}"

@@ -114,7 +114,7 @@ def _fact(rng: Random, story: Story, uid: PodUid, node: NodeName | None) -> PodF
         resource_version=pick_version(rng, versioned.rv if versioned else NO_WORD),
         node=node,
         finished=not rng.randrange(15),
-        deleting=not rng.randrange(5),
+        deleting=not rng.randrange(2 if row and row.is_tentative else 5),
         requests=pick_amount(rng),
         vm=_vm(rng, row) if kind == "vm" else None,
         problem="bad" if kind == "broken" else "",

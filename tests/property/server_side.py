@@ -72,10 +72,15 @@ class Scripted:
         self.client, self.keys = client, Keys("property")
         self.scripts = scripts or {n: with_fake_clock(s) for n, s in load_scripts().items()}
         self._reader = load_scripts()["read_books"]
-        self._last_entry = b""
         for script in (*self.scripts.values(), self._reader):
             client.script_load(script.text)
-        client.flushall()
+        self.reset()
+
+    def reset(self) -> None:
+        """Empty keys, as before the first step."""
+        self.client.flushall()
+        self._last_entry = b""
+        self._beside, self._beside_entries = Found(), 0
 
     def now(self) -> int:
         """The server's own time, in microseconds."""
@@ -91,14 +96,14 @@ class Scripted:
         pipe = self.client.pipeline(transaction=False)
         for step, now in timed:
             self._queue(pipe, step, now)
-            self._queue_reads(pipe)
+            self._queue_reads(pipe, step)
         answers = iter(pipe.execute(raise_on_error=False))
-        for _ in timed:
+        for step, _ in timed:
             next(answers)  # of the clock
             answer = next(answers)
             if isinstance(answer, redis.ResponseError):
                 answer = [b"ERROR", str(answer).encode()]
-            yield (answer if isinstance(answer, list) else []), self._keyspace(answers)
+            yield (answer if isinstance(answer, list) else []), self._keyspace(answers, step)
 
     def _queue(self, pipe: Pipeline, step: Step, now: int) -> None:
         pipe.set(CLOCK, now)
@@ -116,24 +121,27 @@ class Scripted:
                 keys = self.keys.keys(script.key_names, building=step.building)
                 pipe.evalsha(script.sha, len(keys), *keys, *script.arguments(step.given))
 
-    def _queue_reads(self, pipe: Pipeline) -> None:
-        for building in (False, True):
+    def _queue_reads(self, pipe: Pipeline, step: Step) -> None:
+        for building in (False, True) if _is_beside(step) else (False,):
             keys = self.keys.keys(self._reader.key_names, building=building)
             pipe.evalsha(self._reader.sha, len(keys), *keys, 1, ENTRIES)
         pipe.hgetall(self.keys.key("lease"))
         pipe.pttl(self.keys.key("lease"))
         pipe.hgetall(self.keys.key("bindings"))
 
-    def _keyspace(self, answers: Iterator[Any]) -> Keyspace:
-        live, building = next(answers), next(answers)
+    def _keyspace(self, answers: Iterator[Any], step: Step) -> Keyspace:
+        live = next(answers)
+        if _is_beside(step):
+            beside = next(answers)
+            self._beside_entries, self._beside = len(beside.pop()), _books(beside)
         journal = list(self._new_entries(live.pop()))
         found = _books(live)
         found.journal = [entry for entry, _ in journal]
         return Keyspace(
             live=found,
-            building_entries=len(building.pop()),
-            building=_books(building),
+            building=self._beside,
             journal=journal,
+            building_entries=self._beside_entries,
             lease=_text(next(answers)),
             lease_ms=next(answers),
             bindings=_text(next(answers)),
@@ -149,6 +157,11 @@ class Scripted:
         for fields in reversed(fresh):
             context = fields.pop(b"context")
             yield JournalEntry.decode(_text(fields)), context
+
+
+def _is_beside(step: Step) -> bool:
+    """The step may touch the keys beside the books: no other script is given them."""
+    return step.building or step.script in ("begin_build", "load_row", "publish_build", "loss")
 
 
 def _books(parts: list[Any]) -> Found:

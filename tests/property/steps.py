@@ -57,17 +57,16 @@ def _bind(rng: Random, story: Story) -> Iterator[Step]:
 
 def _reserve_to(rng: Random, story: Story, to: str) -> Step:
     uid = pick_uid(rng, story, Stage.PENDING, Stage.HELD, Stage.BINDING)
-    return change(
-        rng,
-        story,
-        "reserve_pod",
-        uid=uid,
-        node=pick_node(rng, story, uid),
-        said=maimed(rng, said_text(rng, story, uid, 3)),
-        to=to,
-        stamp=pick_stamp(rng, story, story.books.pods.get(uid)),
-        hold_ms=HOLD_MS,
-    )
+    node, said = pick_node(rng, story, uid), maimed(rng, said_text(rng, story, uid, 3))
+    stamp = pick_stamp(rng, story, story.books.pods.get(uid))
+    return _reserve_at(rng, story, uid, node, said, to=to, stamp=stamp)
+
+
+def _reserve_at(
+    rng: Random, story: Story, uid: PodUid, node: NodeName, said: str, *, to: str, stamp: int
+) -> Step:
+    given: Arguments = {"uid": uid, "node": node, "said": said, "to": to, "stamp": stamp}
+    return change(rng, story, "reserve_pod", **given, hold_ms=HOLD_MS)
 
 
 def _release(rng: Random, story: Story) -> Iterator[Step]:
@@ -111,7 +110,7 @@ def _request(rng: Random, story: Story) -> Iterator[Step]:
 
 
 def _put_pod(rng: Random, story: Story) -> Iterator[Step]:
-    uid = PodUid(rng.choice(list(PODS)))
+    uid = pick_uid(rng, story, *Stage)
     row = story.books.pods.get(uid)
     is_bound = row.stage in (Stage.BINDING, Stage.BOUND) if row else False
     node = pick_node(rng, story, uid) if rng.randrange(4) < 1 + 2 * is_bound else None
@@ -119,9 +118,12 @@ def _put_pod(rng: Random, story: Story) -> Iterator[Step]:
 
 
 def _delete_pod(rng: Random, story: Story) -> Iterator[Step]:
-    uid = pick_uid(rng, story, *Stage)
-    token = any_token(rng, story) or "stale"
-    yield change(rng, story, "delete_pod", uid=uid, name=f"ns/{PODS[uid]}", token=token)
+    yield _deletion(rng, story, pick_uid(rng, story, *Stage))
+
+
+def _deletion(rng: Random, story: Story, uid: PodUid) -> Step:
+    name, token = f"ns/{PODS[uid]}", leading_token(rng, story)
+    return change(rng, story, "delete_pod", uid=uid, name=name, token=token)
 
 
 def _put_node(rng: Random, story: Story) -> Iterator[Step]:
@@ -129,15 +131,47 @@ def _put_node(rng: Random, story: Story) -> Iterator[Step]:
 
 
 def _delete_node(rng: Random, story: Story) -> Iterator[Step]:
-    name = NodeName(rng.choice(NODES))
-    known = story.books.nodes.get(name)
-    uid = (
-        known.uid
-        if known and not known.absent and rng.randrange(5)
-        else rng.choice([NO_WORD, f"{name}-a"])
-    )
-    token = any_token(rng, story) or "stale"
-    yield change(rng, story, "delete_node", name=name, uid=uid, token=token)
+    yield _node_deletion(rng, story, NodeName(rng.choice(NODES)))
+
+
+def _node_deletion(rng: Random, story: Story, name: NodeName) -> Step:
+    node, uid = story.books.nodes.get(name), rng.choice([NO_WORD, f"{name}-a"])
+    if node and not node.absent and rng.randrange(5):
+        uid = node.uid
+    token = leading_token(rng, story)
+    return change(rng, story, "delete_node", name=name, uid=uid, token=token)
+
+
+def _desert(rng: Random, story: Story) -> Iterator[Step]:
+    """A node leaves, and one by one the pods on it; then it is forgotten."""
+    nodes = sorted({row.node for row in story.books.pods.values() if row.holds})
+    if not nodes:
+        return
+    node = NodeName(rng.choice(nodes))
+    yield _node_deletion(rng, story, node)
+    if rng.randrange(2):
+        yield from _read_changes(rng, story)
+    for uid in [uid for uid, _ in story.books.pods_on(node)]:
+        yield _departure(rng, story, uid)
+    if rng.randrange(2):
+        yield from _trim(rng, story)
+
+
+def _departure(rng: Random, story: Story, uid: PodUid) -> Step:
+    """Something that takes the pod from its node."""
+    row = story.books.pods[uid]
+    elsewhere = NodeName(rng.choice(NODES))
+    away = rng.choice(["delete", "confirm", "fact", "ours", "ours", "ours"])
+    if away == "confirm":
+        return change(rng, story, "confirm_bind", uid=uid, node=elsewhere, said="")
+    if away == "fact":
+        return pod_fact(rng, story, uid, elsewhere, token=story.books.token)
+    if away == "delete" or not row.is_tentative:
+        return _deletion(rng, story, uid)
+    if row.stage == Stage.HELD and rng.randrange(3):
+        return _reserve_at(rng, story, uid, elsewhere, "", to="held", stamp=story.now)
+    script = "unreserve_pod" if row.stage == Stage.HELD else "abandon_bind"
+    return change(rng, story, script, uid=uid, node=row.node, stamp=story.now)
 
 
 def _sweep(rng: Random, story: Story) -> Iterator[Step]:
@@ -153,8 +187,10 @@ def _promotion(rng: Random, story: Story) -> Iterator[Step]:
     yield Step("promotion")
     yield check_ledger(story)
     if rng.randrange(3):
-        yield from KINDS[rng.choice(["reserve", "request", "put_pod"])][1](rng, story)
+        yield from next_steps(rng.choice(["reserve", "request", "put_pod"]), rng, story)
         yield from _settle(rng, story)
+        yield from _request(rng, story)
+        yield from _request(rng, story)
 
 
 def _settle(rng: Random, story: Story) -> Iterator[Step]:
@@ -175,9 +211,8 @@ def _loss(rng: Random, story: Story) -> Iterator[Step]:
     yield Step(what)
     yield check_ledger(story)
     yield check_ledger(story)
-    yield from KINDS[rng.choice(["reserve", "release", "confirm", "request", "settle"])][1](
-        rng, story
-    )
+    kind = rng.choice(["reserve", "release", "confirm", "request", "settle"])
+    yield from next_steps(kind, rng, story)
     yield from _read_changes(rng, story)
     yield from rebuild(rng, story)
 
@@ -194,13 +229,10 @@ def _read_changes(rng: Random, story: Story) -> Iterator[Step]:
 
 
 def _trim(rng: Random, story: Story) -> Iterator[Step]:
-    """Removed nodes are forgotten, up to a version that the runner fills in."""
-    given: Arguments = {
-        "token": leading_token(rng, story),
-        "before": 0,
-        "limit": rng.choice([1, 100]),
-    }
-    yield Step("trim_changes", given)
+    """Removed nodes are forgotten, `before` so many versions behind the newest, as yet unknown."""
+    given: Arguments = {"token": leading_token(rng, story), "before": rng.choice([0, 0, 1])}
+    after = rng.choice([MS, MS, 601_000 * MS])
+    yield Step("trim_changes", given | {"limit": rng.choice([1, 100])}, after=after)
     yield from _read_changes(rng, story)
 
 
@@ -243,6 +275,7 @@ KINDS: dict[str, tuple[int, Chooser]] = {
     "delete_pod": (3, _delete_pod),
     "put_node": (9, _put_node),
     "delete_node": (4, _delete_node),
+    "desert": (3, _desert),
     "repeat": (12, _repeat),
     "sweep": (4, _sweep),
     "look": (1, _look),

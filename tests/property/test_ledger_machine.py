@@ -7,7 +7,7 @@ each change, and every invariant, by `verify` and by the model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -48,7 +48,7 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         self.scripted, self.story, self.by_server = scripted, Story(), by_server
         self.judge = Judge(words=words, slack_ms=SLACK_MS if by_server else 0)
-        scripted.client.flushall()
+        scripted.reset()
 
     def do(self, step: Step) -> None:
         step = self.judge.fill(step)
@@ -110,7 +110,7 @@ def test_scripts_do_what_the_model_does_by_the_servers_clock(client: redis.Redis
 @pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_scripts_do_what_the_model_does_in_every_outcome(
-    client: redis.Redis, capsys: pytest.CaptureFixture[str]
+    client: redis.Redis, record_property: Callable[[str, object], None]
 ) -> None:
     scripted = Scripted(client)
 
@@ -118,6 +118,5 @@ def test_scripts_do_what_the_model_does_in_every_outcome(
 
     words = [(script.name, word) for script in scripted.scripts.values() for word in script.words]
     table = [f"{seen[script, word]:7} {script:16} {word}" for script, word in sorted(words)]
-    with capsys.disabled():
-        print("", *table, sep="\n")  # noqa: T201 - a person wants to see it
+    record_property("printed", "\n".join(["outcome words in the long run", *table]))
     assert not [key for key in words if seen[key] < ENOUGH]

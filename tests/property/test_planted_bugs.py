@@ -26,7 +26,7 @@ from tests.property.steps import WEIGHTED, next_steps
 from tests.property.story import Step, Story
 from tests.support.servers import Server
 
-STORIES = 100
+STORIES = 300
 """How many stories a mutant has to survive to count as not caught."""
 
 STORIES_WITHOUT_A_DIFFERENCE = 10
@@ -49,7 +49,8 @@ class Scene:
 @cache
 def scenes(seed: int) -> list[Scene]:
     """The story that the seed tells, as the model has it."""
-    choices, story, told = random.Random(seed), Story(), []
+    choices, story = random.Random(seed), Story()
+    told: list[Scene] = []
 
     def tell(steps: Iterator[Step]) -> None:
         told.extend(Scene(step, expected(story.tell(step), story)) for step in steps)
@@ -76,7 +77,7 @@ class Laboratory:
         return any(self.shows(scripted, seed) for seed in range(stories))
 
     def shows(self, scripted: Scripted, seed: int) -> bool:
-        self.client.flushall()
+        scripted.reset()
         judge = Judge()
         try:
             return any(self._complaints(scripted, judge, part) for part in _parts(scenes(seed)))
@@ -115,7 +116,7 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
 def test_scripts_without_a_planted_bug_are_not_accused(laboratory: Laboratory) -> None:
     scripted = Scripted(laboratory.client, laboratory.healthy)
 
-    assert not [seed for seed in range(STORIES) if laboratory.shows(scripted, seed)]
+    assert not [seed for seed in range(STORIES // 6) if laboratory.shows(scripted, seed)]
 
 
 @pytest.mark.timeout(120)

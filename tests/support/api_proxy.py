@@ -42,6 +42,7 @@ class ApiProxy:
         self._runner: web.AppRunner | None = None
         self._lost: list[tuple[str, re.Pattern[str]]] = []
         self._held: list[tuple[str, re.Pattern[str]]] = []
+        self._dropped: list[tuple[str, re.Pattern[str]]] = []
         self._calm = asyncio.Event()
         self._events_pass = asyncio.Event()
         self._events_pass.set()
@@ -98,13 +99,17 @@ class ApiProxy:
         self._calm.clear()
         self._held.append((method, re.compile(pattern)))
 
+    def drop(self, method: str, pattern: str) -> None:
+        """Never carry out such requests, and never answer them, until `calm`."""
+        self._dropped.append((method, re.compile(pattern)))
+
     def hold_events(self) -> None:
         """Watches stay open and tell nothing, until `calm`."""
         self._events_pass.clear()
 
     def calm(self) -> None:
         """Lose nothing more, and let pass what was held."""
-        self._lost, self._held = [], []
+        self._lost, self._held, self._dropped = [], [], []
         self._calm.set()
         self._events_pass.set()
 
@@ -126,6 +131,8 @@ class ApiProxy:
         body = await request.read()
         if "watch" in request.query:
             return await self._stream(request)
+        if _match(self._dropped, request):
+            await asyncio.Event().wait()  # until whoever asked has gone away
         carried = asyncio.ensure_future(self._carry_out(request, body, asked))
         with contextlib.suppress(asyncio.CancelledError):
             status, headers, content = await asyncio.shield(carried)

@@ -47,10 +47,10 @@ def read(overlay: str) -> list[Object]:
     return list(_read(DEPLOY / "overlays" / overlay))
 
 
-def render(overlay: str) -> list[Object]:
+def render(overlay: str | Path) -> list[Object]:
     """The same by kustomize itself: what `kubectl apply -k` would send.
 
-    Raises CannotRenderError.
+    Also of a folder elsewhere. Raises CannotRenderError.
     """
     folder = DEPLOY / "overlays" / overlay
     text = _run([str(_kustomize()), "build", str(folder)], folder)

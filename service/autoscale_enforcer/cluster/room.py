@@ -36,9 +36,13 @@ class _Seen:
     mem: int
     is_settled: bool
 
-    def has_less_than(self, now: _Seen) -> bool:
-        """Room has come back since."""
-        return now.cpu > self.cpu or now.mem > self.mem or now.is_settled > self.is_settled
+    def has_more_than(self, before: _Seen | None) -> bool:
+        """Room has come back since then, or the node has come."""
+        if self.row.absent:
+            return False
+        if before is None or before.row.absent:
+            return True
+        return self.cpu > before.cpu or self.mem > before.mem or self.is_settled > before.is_settled
 
 
 class RoomWatch:
@@ -55,6 +59,7 @@ class RoomWatch:
         self._ledger, self._is_wanted, self._ring = ledger, is_wanted, ring
         self._clock = clock
         self._seen: dict[NodeName, _Seen] = {}
+        self._version = 0
         self._looked_at = self._rang_at = self._owed_since = float("-inf")
         self._owes = False
         self.rings = 0
@@ -85,20 +90,27 @@ class RoomWatch:
             raise
 
     def _see_more_room(self) -> bool:
-        """Whether any node has more room than at the last look; a node that came has."""
-        before, after, is_more = self._seen, dict[NodeName, _Seen](), False
-        for name, row in self._ledger.mirror.nodes.items():
-            if row.absent:
-                continue
+        """Whether any node has, or may have had, more room than before; a node that came has.
+
+        What came and went between two looks leaves no trace in the sums, but whom it had refused
+        waits for it: a Binding is refused in 20 ms, and a look comes every 250. So a node that
+        has changed more than once may have had more.
+        """
+        mirror, before, after = self._ledger.mirror, self._seen, dict[NodeName, _Seen]()
+        is_more, changed, gone = False, 0, len(before)
+        for name, row in mirror.nodes.items():
             seen = before.get(name)
+            gone -= seen is not None
+            changed += seen is None or seen.row.version != row.version
             # A changed row is another object, and one settled stays so as long as it is the same.
             if seen is None or seen.row is not row or not seen.is_settled:
                 now = self._as_it_is(row)
-                is_more = is_more or seen is None or seen.has_less_than(now)
+                is_more = is_more or now.has_more_than(seen)
                 seen = now
             after[name] = seen
-        self._seen = after
-        return is_more
+        changes = mirror.version - self._version
+        self._seen, self._version = after, mirror.version
+        return is_more or changes != changed + gone
 
     def _as_it_is(self, row: NodeRow) -> _Seen:
         return _Seen(

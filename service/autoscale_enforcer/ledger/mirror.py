@@ -17,7 +17,8 @@ class Mirror:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._epoch, self._version = "", 0
+        self._epoch, self.version = "", 0
+        """Each change of a node's row since has raised the version by one."""
         self._queued: Call | None = None
         self.nodes: dict[NodeName, NodeRow] = {}
         self.is_suspect = True
@@ -41,7 +42,7 @@ class Mirror:
         return row.vms > heard and self._pipeline.redis_us() < self._settle_us
 
     def _since(self, _: str) -> dict[str, str | int | bytes]:
-        return {"epoch": self._epoch, "since": self._version}
+        return {"epoch": self._epoch, "since": self.version}
 
     def _take(self, answer: list[Any]) -> None:
         word, *rest = answer
@@ -56,6 +57,6 @@ class Mirror:
                 self.nodes[node] = NodeRow.decode(row.decode())
             else:
                 self.nodes.pop(node, None)
-        self._epoch, self._version = epoch.decode(), version
+        self._epoch, self.version = epoch.decode(), version
         self.is_suspect = state != b"settled"
         self._settle_us = settle_ms * 1000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
 from typing import Self
 
 from autoscale_enforcer.model.facts import PodFact
@@ -37,21 +38,30 @@ class _Row:
 
     def encode(self) -> str:
         """The row as the ledger keeps it."""
-        return " ".join(str(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        return " ".join([str(getattr(self, name)) for name, _ in _fields_of(type(self))])
 
     @classmethod
     def decode(cls, text: str) -> Self:
         """The row that this text says; ValueError where the text is not such a row."""
-        specs = fields(cls)  # type: ignore[arg-type]
+        known = _fields_of(cls)
         values = text.split(" ")
-        if len(values) != len(specs):
-            raise ValueError(f"{len(values)} fields, expected {len(specs)}: {text!r}")
+        if len(values) != len(known):
+            raise ValueError(f"{len(values)} fields, expected {len(known)}: {text!r}")
         return cls(
             **{
-                spec.name: int(value) if spec.type == "int" else value
-                for spec, value in zip(specs, values, strict=True)
+                name: int(value) if is_int else value
+                for (name, is_int), value in zip(known, values, strict=True)
             }
         )
+
+
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, bool], ...]:
+    """Names of a row's fields, and whether they are numbers.
+
+    Looked up once: a compare decodes 150,000 rows, and `fields` alone would take half of that.
+    """
+    return tuple((each.name, each.type == "int") for each in fields(kind))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -33,6 +33,17 @@ CONFIG_MAP = "scheduler-plugin-config"
 CONFIG_KEY = "autoscaler-enforcer-config.json"
 
 
+class UnavailableError(Exception):
+    """A replica answered 503."""
+
+
+class UnknownError(Exception):
+    """A replica answered 404."""
+
+
+REFUSALS: dict[int, type[Exception]] = {404: UnknownError, 503: UnavailableError}
+
+
 @dataclass(frozen=True, slots=True)
 class Replica:
     """One process of `autoscale-enforcer serve`, on the same ports in all its lives."""
@@ -47,6 +58,10 @@ class Replica:
     async def start(self) -> None:
         """Returns when it is ready, or raises RuntimeError with its log."""
         await asyncio.to_thread(self.process.start)
+
+    def log(self) -> str:
+        """Of all its lives."""
+        return self.process.log()
 
     async def kill(self) -> None:
         """As a crash."""
@@ -114,6 +129,8 @@ class Service:
     async def get(self, path: str, *, at: int = 0) -> Any:
         """What the admin port of one replica says."""
         async with self._client().get(f"{self.replicas[at].admin}{path}") as answer:
+            if answer.status in REFUSALS:
+                raise REFUSALS[answer.status](await answer.text())
             assert answer.status == 200, await answer.text()
             return await answer.json()
 
@@ -174,7 +191,7 @@ class Service:
     def tentative(self) -> int:
         """Holds that are neither bound nor gone: exactly these have a deadline."""
         with self.redis.client() as client:
-            return int(client.zcard("ae:{default}:deadlines"))  # type: ignore[arg-type]
+            return int(client.zcard("ae:{default}:deadlines"))
 
     def leader(self) -> str:
         """The name of the replica that holds the lease; empty: none."""

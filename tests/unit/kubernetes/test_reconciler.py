@@ -235,7 +235,7 @@ async def test_what_a_list_read_before_a_vm_changed_does_not_undo_the_change(
         changed.set()
         await compare_pods(*given)
 
-    comparison.pods = with_a_change_before  # type: ignore[method-assign]
+    comparison.pods = with_a_change_before  # type: ignore[method-assign, assignment]
     api.store.forget("pods")
     api.next("watch", "pods", Refuse(410, "Expired"))
     api.end_watches()

@@ -50,7 +50,7 @@ class RoomBell:
 
     async def ring(self) -> None:
         """One write; ClusterUnavailable where it was not done."""
-        body = {"metadata": {"annotations": {ROOM_ANNOTATION: f"{time.time():.3f}"}}}
+        body = {"metadata": {"annotations": {ROOM_ANNOTATION: f"{time.time():.6f}"}}}
         reply = await self._api.patch(pod_path(self._own.full_name), body, MERGE_PATCH)
         if reply.status != 200:
             raise ClusterUnavailable(f"patch pods: {reply.status} {reply.message}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.shapes import NodeObject, PodObject, VmObject
 from autoscale_enforcer.objects.vms import vm_owner
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -108,6 +111,8 @@ class KubernetesSource:
         reply = await self._api.post(binding_path(name), body)
         if reply.status == 201:
             return Bound.CREATED
+        # The only place that hears why, a missing permission included.
+        log.warning("bind %s to %s: %d %s", name, node, reply.status, reply.message)
         return Bound.OTHER_VERSION if _is_version_conflict(reply) else Bound.UNCLEAR
 
     async def outdate_bindings(self, fact: PodFact) -> PodFact | None:
