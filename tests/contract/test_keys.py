@@ -10,9 +10,10 @@ from datetime import timedelta
 import pytest
 from redis.crc import key_slot
 
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import BINDINGS, BOOKS, LEASE, Keys
-from autoscale_enforcer.ledger.ledger import Leadership, Ledger
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Confirm, Lead, Permit, Release, Reserve
 from autoscale_enforcer.ledger.scripts import load_scripts, scripts_folder
 from autoscale_enforcer.ledger.transfer import read_books

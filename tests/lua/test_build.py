@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from autoscale_enforcer.errors import LedgerUnavailable
-from autoscale_enforcer.ledger.ledger import Leadership
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.outcomes import Fact, Lead
 from autoscale_enforcer.model.rows import NodeRow
 from tests.support.books import TOKEN, Books, lines, pod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autoscale_enforcer.ledger.ledger import Leadership
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.outcomes import Keep
 from autoscale_enforcer.model.ids import PodUid
 from tests.support.books import Books, pod

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoscale_enforcer.ledger.ledger import pack_fact, unpack_fact
+from autoscale_enforcer.ledger.facts import pack_fact, unpack_fact
 from autoscale_enforcer.ledger.outcomes import Fact, Reserve
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.resources import MAX_MEM_BYTES, Resources

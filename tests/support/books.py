@@ -23,9 +23,10 @@ from typing import Any, Literal
 import msgpack
 import redis.asyncio
 
+from autoscale_enforcer.ledger.calls import Leadership, LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import BOOKS, Keys
-from autoscale_enforcer.ledger.ledger import Leadership, Ledger, LedgerSettings
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import (
     Confirm,
     Fact,

@@ -31,9 +31,10 @@ from autoscale_enforcer.cluster.upkeep import ListUpkeep
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.scheduler_config import DEFAULT_CONFIG, SchedulerConfig
 from autoscale_enforcer.config.settings import LimitSettings, Settings
+from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import Keys
-from autoscale_enforcer.ledger.ledger import Ledger, LedgerSettings
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.transfer import read_books
 from autoscale_enforcer.ledger.verify import breaches
 from autoscale_enforcer.model.ids import PodUid

@@ -16,7 +16,8 @@ from autoscale_enforcer.api.http import application, json_answer, text_answer
 from autoscale_enforcer.api.metrics import CONTENT_TYPE as METRICS_CONTENT_TYPE
 from autoscale_enforcer.api.metrics import Metrics
 from autoscale_enforcer.config.live import LiveConfig
-from autoscale_enforcer.ledger.ledger import Ledger, unpack_fact
+from autoscale_enforcer.ledger.facts import unpack_fact
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.ledger.transfer import read_books
 from autoscale_enforcer.ledger.verify import breaches

@@ -14,7 +14,8 @@ from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import LimitSettings
 from autoscale_enforcer.errors import LedgerUnavailable, WireError
-from autoscale_enforcer.ledger.ledger import Ledger, unpack_fact
+from autoscale_enforcer.ledger.facts import unpack_fact
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Permit, PermitAnswer
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import PodName

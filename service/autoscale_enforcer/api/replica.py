@@ -27,8 +27,9 @@ from autoscale_enforcer.cluster.sweep import Sweeper
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import ListenSettings, OwnPorts, Settings, read_secret
 from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
+from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
-from autoscale_enforcer.ledger.ledger import Ledger, LedgerSettings
+from autoscale_enforcer.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from typing import Literal
 from autoscale_enforcer.cluster.source import Bound, ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
-from autoscale_enforcer.ledger.ledger import Context, Ledger
+from autoscale_enforcer.ledger.calls import Context
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Reserve, ReserveAnswer
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from autoscale_enforcer.cluster.source import Bound
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
-from autoscale_enforcer.ledger.ledger import Ledger, unpack_fact
+from autoscale_enforcer.ledger.facts import unpack_fact
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.objects.listing import ClusterListing

@@ -18,7 +18,8 @@ from datetime import timedelta
 from autoscale_enforcer.cluster.sweep import Sweeper
 from autoscale_enforcer.cluster.upkeep import ClusterWentBack, LostLead, Upkeep
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
-from autoscale_enforcer.ledger.ledger import Leadership, Ledger
+from autoscale_enforcer.ledger.calls import Leadership
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Lead
 from autoscale_enforcer.ledger.pipeline import Guard
 

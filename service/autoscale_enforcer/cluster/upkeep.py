@@ -9,7 +9,8 @@ from typing import Protocol
 
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
-from autoscale_enforcer.ledger.ledger import Leadership, Ledger
+from autoscale_enforcer.ledger.calls import Leadership
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Fact
 
 _CHUNK = 500

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import msgpack
 
 from autoscale_enforcer.errors import ServiceError
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.journal import JournalEntry
-from autoscale_enforcer.ledger.ledger import Leadership, Ledger
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Lead
 from autoscale_enforcer.ledger.verify import Books, Breach, breaches
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid

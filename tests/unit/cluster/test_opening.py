@@ -22,9 +22,10 @@ from autoscale_enforcer.cluster.upkeep import ListUpkeep
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import KubernetesSettings, ReplicaSettings, Settings
 from autoscale_enforcer.errors import ConfigError
+from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import Keys
-from autoscale_enforcer.ledger.ledger import Ledger, LedgerSettings
+from autoscale_enforcer.ledger.ledger import Ledger
 from tests.support.fake_api.faults import Refuse
 from tests.support.fake_api.samples import node, pod
 from tests.support.fake_api.server import FakeApi

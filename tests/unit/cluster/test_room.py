@@ -8,8 +8,8 @@ import pytest
 
 from autoscale_enforcer.cluster.room import OWED_FOR, RING_EVERY, STALE_AFTER, RoomWatch
 from autoscale_enforcer.errors import ClusterUnavailable
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.keys import Keys
-from autoscale_enforcer.ledger.ledger import Leadership
 from tests.support.cluster_double import ClusterDouble, pod_json, runs_vm
 from tests.support.live import Clock
 from tests.support.replica import Replica

@@ -20,8 +20,9 @@ from tests.support.live import (
 
 from autoscale_enforcer.cluster.kubernetes import comparing
 from autoscale_enforcer.cluster.upkeep import ClusterWentBack
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.keys import Keys
-from autoscale_enforcer.ledger.ledger import Leadership, Ledger
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.ids import PodName
 from autoscale_enforcer.model.resources import Resources
 

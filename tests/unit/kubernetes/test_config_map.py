@@ -17,8 +17,9 @@ from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.config_map import KEYS, NAME, ConfigMapWatch
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
+from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
-from autoscale_enforcer.ledger.ledger import Ledger, LedgerSettings
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.ids import NodeName
 
 BAD = '{"scoring": {}, "watermark": 7}'

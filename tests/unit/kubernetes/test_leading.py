@@ -21,8 +21,9 @@ from tests.support.live import (
 from autoscale_enforcer.background import Background
 from autoscale_enforcer.cluster.upkeep import LostLead
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.keys import Keys
-from autoscale_enforcer.ledger.ledger import Leadership, Ledger
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.facts import PodFact
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from autoscale_enforcer.cluster.kubernetes import pump as pumping
 from autoscale_enforcer.cluster.kubernetes.pump import BATCH, FactPump, Put
 from autoscale_enforcer.cluster.upkeep import LostLead
 from autoscale_enforcer.errors import LedgerUnavailable, ScriptContractError
-from autoscale_enforcer.ledger.ledger import Leadership
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.outcomes import Fact
 
 LEADER = Leadership("t")

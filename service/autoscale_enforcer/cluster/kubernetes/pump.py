@@ -13,7 +13,7 @@ from itertools import islice
 
 from autoscale_enforcer.cluster.upkeep import LostLead
 from autoscale_enforcer.errors import LedgerUnavailable, ScriptContractError
-from autoscale_enforcer.ledger.ledger import Leadership
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.outcomes import Fact
 
 log = logging.getLogger(__name__)

@@ -33,7 +33,8 @@ from autoscale_enforcer.cluster.kubernetes.turns import Turns
 from autoscale_enforcer.cluster.kubernetes.world import VmKey, World
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ClusterUnavailable
-from autoscale_enforcer.ledger.ledger import Context, Leadership, Ledger
+from autoscale_enforcer.ledger.calls import Context, Leadership
+from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Fact, Keep
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid

@@ -1,0 +1,119 @@
+"""How every method of the ledger sends its script; the methods are in modules by subject.
+
+Private to the package, but for the settings, the context and the proof of leadership.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import msgpack
+
+from autoscale_enforcer.ledger.connection import ConnectionSettings
+from autoscale_enforcer.ledger.mirror import Mirror
+from autoscale_enforcer.ledger.pipeline import Call, Guard, Pipeline
+
+Context = dict[str, str]
+"""Who asked and why, for the journal: a few short words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSettings:
+    """How the ledger is kept."""
+
+    connection: ConnectionSettings
+    cluster: str = "default"
+    """Hash tag of the keys: one ledger for each Kubernetes cluster."""
+    hold_lifetime: timedelta = timedelta(seconds=30)
+    """How long a tentative hold stands before the sweep looks; exceeds the slowest bind."""
+    journal_length: int = 100_000
+    """Entries kept, about; some 15 MB of Redis' memory."""
+    call_budget: timedelta = timedelta(seconds=2)
+    """Longest wait for one answer: below half of kube-scheduler's `httpTimeout`."""
+    settle_after: timedelta = timedelta(seconds=15)
+    """Agents' longest period: how long nodes with VMs wait for them after a loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Proof that this replica leads: facts carry the token, and are refused once it is stale."""
+
+    token: str
+    build_epoch: str = ""
+    """Set while a build is under way: facts go to the keys beside the books."""
+
+
+class Calls:
+    """What the methods share."""
+
+    def __init__(self, settings: LedgerSettings, pipeline: Pipeline) -> None:
+        self.settings = settings
+        self.pipeline = pipeline
+        self.mirror = Mirror(pipeline)
+
+    async def stamp(self) -> int:
+        """The stamp for a call that has just reached us; pass it to each attempt of that call."""
+        if self.pipeline.guard is None:
+            await self.look()
+        return self.pipeline.stamp()
+
+    async def look(self) -> Guard:
+        """What books there are: one round trip, whatever their state."""
+        await self._run_unguarded("find_lapsed", limit=1)
+        guard = self.pipeline.guard
+        if guard is None:
+            raise AssertionError("a round trip always brings the guard's answer")
+        return guard
+
+    async def _change(
+        self, script: str, context: Context | None, **arguments: str | int | bytes
+    ) -> list[Any]:
+        arguments |= {"most": self.settings.journal_length, "context": pack(context or {})}
+        return await self._send(script, arguments, with_epoch=True)
+
+    async def _fact(
+        self,
+        script: str,
+        leader: Leadership | None,
+        context: Context | None,
+        **arguments: str | int | bytes,
+    ) -> list[Any]:
+        if leader and leader.build_epoch:
+            arguments |= {"epoch": leader.build_epoch, "token": leader.token, "context": b""}
+            arguments["most"] = self.settings.journal_length
+            word, *rest = await self._send(script, arguments, guarded=False, building=True)
+            # Another epoch beside the books: another builder has begun.
+            return ["FENCED" if word == "EPOCH" else word, *rest]
+        return await self._change(
+            script, context, token=leader.token if leader else "", **arguments
+        )
+
+    async def _run(self, script: str, **arguments: str | int | bytes) -> list[Any]:
+        return await self._send(script, arguments)
+
+    async def _run_unguarded(self, script: str, **arguments: str | int | bytes) -> list[Any]:
+        return await self._send(script, arguments, guarded=False)
+
+    async def _send(
+        self,
+        script: str,
+        arguments: dict[str, str | int | bytes],
+        *,
+        guarded: bool = True,
+        building: bool = False,
+        with_epoch: bool = False,
+    ) -> list[Any]:
+        def at_send(epoch: str) -> dict[str, str | int | bytes]:
+            return {**arguments, "epoch": epoch} if with_epoch else arguments
+
+        return await self.pipeline.run(
+            Call(self.pipeline.script(script), at_send, building=building, guarded=guarded)
+        )
+
+
+def pack(value: Any) -> bytes:
+    """The value as msgpack."""
+    packed: bytes = msgpack.packb(value)
+    return packed

@@ -1,0 +1,100 @@
+"""What the cluster says: always accepted, even over capacity."""
+
+from __future__ import annotations
+
+import msgpack
+import msgspec
+
+from autoscale_enforcer.ledger.calls import Calls, Context, Leadership, pack
+from autoscale_enforcer.ledger.outcomes import Fact, KnownPod
+from autoscale_enforcer.model.facts import NodeFact, PodFact
+from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
+from autoscale_enforcer.model.resources import NOTHING, Resources
+from autoscale_enforcer.model.rows import NO_WORD, said_row
+
+
+class Facts(Calls):
+    """Pods and nodes as the cluster has them, and their ends."""
+
+    async def put_pod(
+        self,
+        fact: PodFact,
+        *,
+        leader: Leadership | None,
+        ignored: bool = False,
+        context: Context | None = None,
+    ) -> Fact:
+        """Book what the cluster says of a pod and its VM.
+
+        Without a leadership it only adds what is missing. Safe to repeat, ever.
+        """
+        approved = fact.vm.approved if fact.vm and leader and leader.build_epoch else NOTHING
+        word, *_ = await self._fact(
+            "put_pod",
+            leader,
+            context,
+            uid=fact.uid,
+            said=said_row(fact, ignored=ignored).encode(),
+            finished=int(fact.finished),
+            deleting=int(fact.deleting),
+            approved_cpu=approved.cpu,
+            approved_mem=approved.mem,
+            blob=pack_fact(fact),
+        )
+        return Fact(word)
+
+    async def delete_pod(
+        self, uid: PodUid, *, name: PodName, leader: Leadership, context: Context | None = None
+    ) -> Fact:
+        """Book that a pod is gone for good. Safe to repeat."""
+        word, *_ = await self._fact("delete_pod", leader, context, uid=uid, name=name)
+        return Fact(word)
+
+    async def put_node(
+        self,
+        fact: NodeFact,
+        *,
+        capacity: Resources,
+        config_version: str,
+        leader: Leadership | None,
+        context: Context | None = None,
+    ) -> Fact:
+        """Book a node's capacity (allocatable minus `system`); taken even where it ends over it.
+
+        Without a leadership it only adds what is missing. Safe to repeat, ever.
+        """
+        word, *_ = await self._fact(
+            "put_node",
+            leader,
+            context,
+            name=fact.name,
+            uid=fact.uid or NO_WORD,
+            rv=fact.resource_version or NO_WORD,
+            config=config_version or NO_WORD,
+            cap_cpu=capacity.cpu,
+            cap_mem=capacity.mem,
+            blob=pack({"labels": fact.labels}),
+        )
+        return Fact(word)
+
+    async def delete_node(
+        self, name: NodeName, *, uid: str, leader: Leadership, context: Context | None = None
+    ) -> Fact:
+        """Book that a node has left; its pods go on counting. Safe to repeat."""
+        word, *_ = await self._fact("delete_node", leader, context, name=name, uid=uid or NO_WORD)
+        return Fact(word)
+
+
+def pack_fact(fact: PodFact) -> bytes:
+    """What is kept beside a pod's row: the fact itself, for people and for agents' slots."""
+    return pack(msgspec.to_builtins(fact))
+
+
+def unpack_fact(known: KnownPod | None) -> PodFact | None:
+    """The fact that was kept beside the row; None where there was none, or none of ours."""
+    if known is None or not known.blob:
+        return None
+    try:
+        return msgspec.convert(msgpack.unpackb(known.blob), PodFact)
+    except (msgspec.ValidationError, ValueError):
+        return None  # written by another release

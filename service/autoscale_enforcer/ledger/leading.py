@@ -1,0 +1,95 @@
+"""Who leads, how the books are built and settled, whose they are, and the last good config."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+
+from autoscale_enforcer.ledger.calls import Calls, Leadership
+from autoscale_enforcer.ledger.outcomes import Keep, Lead
+
+TRIM_LIMIT = 20_000
+"""Nodes looked at in one trim; four times the largest cluster that Kubernetes supports."""
+
+
+class Leading(Calls):
+    """What a leader does to the ledger as a whole."""
+
+    async def take_lease(self, *, holder: str, token: str, lifetime: timedelta) -> tuple[Lead, str]:
+        """Lead, or go on leading; who leads, where it is another. Safe to repeat: it renews."""
+        word, *rest = await self._run_unguarded(
+            "take_lease",
+            holder=holder,
+            token=token,
+            lease_ms=int(lifetime.total_seconds() * 1000),
+        )
+        return Lead(word), rest[0].decode() if rest else holder
+
+    async def drop_lease(self, *, token: str) -> Lead:
+        """Stop leading, so that another may lead at once. Safe to repeat."""
+        word, *_ = await self._run_unguarded("drop_lease", token=token)
+        return Lead(word)
+
+    async def begin_build(self, leader: Leadership) -> Leadership | None:
+        """Empty the keys beside the books; the leadership to load facts with, None if fenced."""
+        epoch = secrets.token_hex(6)
+        word, *_ = await self._run_unguarded("begin_build", token=leader.token, epoch=epoch)
+        return Leadership(leader.token, epoch) if Lead(word) is Lead.BUILDING else None
+
+    async def load_row(
+        self, kind: str, name: str, row: str, blob: bytes, *, leader: Leadership
+    ) -> Lead:
+        """Put one exported row beside the books."""
+        word, *_ = await self._run_unguarded(
+            "load_row", token=leader.token, kind=kind, id=name, row=row, blob=blob
+        )
+        return Lead(word)
+
+    async def publish_build(self, leader: Leadership, *, suspect: bool = False) -> Lead:
+        """Put what was built in the place of the books, in one step."""
+        word, *_ = await self._run_unguarded(
+            "publish_build",
+            token=leader.token,
+            state="suspect" if suspect else "settled",
+            settle_after_ms=int(self.settings.settle_after.total_seconds() * 1000),
+            watch=int(self.pipeline.watch_replid),
+            most=self.settings.journal_length,
+        )
+        return Lead(word)
+
+    async def settle_ledger(self, leader: Leadership, *, epoch: str = "") -> Lead:
+        """Tell that the suspect books have been compared with the cluster. Safe to repeat.
+
+        With an epoch: those of that epoch only; LedgerUnavailable where another has begun.
+        """
+        arguments: dict[str, str | int | bytes] = {
+            "token": leader.token,
+            "settle_after_ms": int(self.settings.settle_after.total_seconds() * 1000),
+            "most": self.settings.journal_length,
+        }
+        if epoch:
+            arguments["epoch"] = epoch
+        word, *_ = await self._send("settle_ledger", arguments, with_epoch=not epoch)
+        return Lead(word)
+
+    async def trim_changes(self, leader: Leadership, *, before: int) -> Keep:
+        """Forget removed nodes up to this version, which every replica has passed."""
+        word, *_ = await self._run(
+            "trim_changes", token=leader.token, before=before, limit=TRIM_LIMIT
+        )
+        return Keep(word)
+
+    async def claim(self, cluster_uid: str) -> tuple[Keep, str]:
+        """Make the ledger this cluster's; whose it is, where it is another's. Safe to repeat."""
+        word, *rest = await self._run_unguarded("claim_ledger", cluster=cluster_uid)
+        return Keep(word), rest[0].decode() if rest else cluster_uid
+
+    async def put_config(self, *, version: str, text: bytes) -> Keep:
+        """Keep the last good config, for replicas that start beside a bad one."""
+        word, *_ = await self._run_unguarded("put_config", version=version, text=text)
+        return Keep(word)
+
+    async def read_config(self) -> tuple[str, bytes] | None:
+        """The last good config and its version; None: none was ever kept."""
+        word, *rest = await self._run_unguarded("read_config")
+        return (rest[0].decode(), rest[1]) if word == "CONFIG" else None

@@ -1,0 +1,71 @@
+"""What the ledger knows; nothing here changes a hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from autoscale_enforcer.ledger.calls import Calls
+from autoscale_enforcer.ledger.outcomes import KnownPod, Lapsed
+from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
+from autoscale_enforcer.model.rows import PodRow
+
+SCAN_PORTION = 1000
+"""Rows of one portion: some milliseconds of Redis' time."""
+
+
+class Reads(Calls):
+    """Pods, lapsed holds, everything; nodes are in the `mirror`."""
+
+    async def read_pod(
+        self, *, uid: PodUid | None = None, name: PodName | None = None
+    ) -> KnownPod | None:
+        """What the ledger knows of a pod, by UID or by name; None: nothing, or it is gone."""
+        word, *rest = await self._run("read_pod", uid=uid or "", name=name or "")
+        if word != "POD":
+            return None
+        return KnownPod(
+            uid=PodUid(rest[0].decode()), row=PodRow.decode(rest[1].decode()), blob=rest[2]
+        )
+
+    async def read_pods(self, uids: Sequence[PodUid]) -> list[KnownPod | None]:
+        """What the ledger knows of each pod, in the order asked: one round trip."""
+        return await asyncio.gather(*(self.read_pod(uid=uid) for uid in uids))
+
+    async def find_lapsed(self, *, limit: int) -> Lapsed:
+        """Tentative holds past their deadline, the longest lapsed first, at most `limit`."""
+        _, now, *pairs = await self._run("find_lapsed", limit=limit)
+        rows = [
+            (PodUid(uid.decode()), PodRow.decode(row.decode()))
+            for uid, row in zip(pairs[::2], pairs[1::2], strict=True)
+            if row
+        ]
+        return Lapsed(int(now), rows)
+
+    async def read_all(self, *, blobs: bool, entries: int = 0) -> list[list[Any]]:
+        """Every part of the ledger at one moment, flat, in the order of `read_books.lua`."""
+        _, *parts = await self._run("read_books", blobs=int(blobs), entries=entries)
+        return parts
+
+    async def scan_pods(self) -> dict[PodUid, PodRow]:
+        """Every pod's row, read in portions: each as it was at some moment since the call."""
+        cursor, rows = "0", dict[PodUid, PodRow]()
+        while True:
+            _, found, *flat = await self._run("scan_pods", cursor=cursor, count=SCAN_PORTION)
+            for uid, row in zip(flat[::2], flat[1::2], strict=True):
+                rows[PodUid(uid.decode())] = PodRow.decode(row.decode())
+            cursor = found.decode()
+            if cursor == "0":
+                return rows
+
+    async def note_binding(self, uid: PodUid, *, node: NodeName) -> NodeName:
+        """File source only: where the pod is bound now; the first Binding counts."""
+        _, bound = await self._run_unguarded("note_binding", uid=uid, node=node)
+        return NodeName(bound.decode())
+
+    async def read_bindings(self) -> dict[PodUid, NodeName]:
+        """File source only: every Binding that was noted."""
+        _, *flat = await self._run_unguarded("read_bindings")
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        return {PodUid(uid.decode()): NodeName(node.decode()) for uid, node in pairs}
