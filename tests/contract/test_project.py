@@ -108,7 +108,7 @@ def test_ci_runs_check_then_the_long_tests() -> None:
     called = re.findall(r"^timed (.*)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     check = re.search(r"^check: ([a-z ]+?) *(##|$)", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
-    assert called == ["make check", "make test-long"]
+    assert called == ["make check", "make test-long", "make e2e"]
     assert check is not None
     assert check.group(1).split() == ["lint", "test"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -343,6 +344,10 @@ def test_programs_end_with_their_owner_however_that_dies(binaries: Binaries) -> 
     # The watchdogs hold the owner's stdout: run() has returned, so they have ended.
     lines = [line.split() for line in done.stdout.decode().splitlines()]
     assert len(lines) == 3, done.stderr.decode()
+    # Killed they are, but a large one takes a moment to be gone.
+    end = time.monotonic() + 10
+    while any(is_running(int(pid)) for pid, _ in lines) and time.monotonic() < end:
+        time.sleep(0.05)
     assert not any(is_running(int(pid)) for pid, _ in lines)
     assert not any(Path(folder).exists() for _, folder in lines)
 

@@ -8,7 +8,7 @@ from random import Random
 
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from autoscale_enforcer.model.rows import NodeRow
-from tests.property.picks import MOST, NODES, PODS, SETTLE_MS, node_fact, pod_fact
+from tests.property.picks import MOST, NODES, PODS, SETTLE_MS, node_fact, pod_fact, rarely
 from tests.property.story import Step, Story
 from tests.reference.by_script import Arguments
 from tests.reference.world import World
@@ -28,7 +28,7 @@ def lease_step(rng: Random, story: Story) -> Iterator[Step]:
 
 def build_step(rng: Random, story: Story) -> Iterator[Step]:
     """One step of a build, in whatever order; mostly nothing comes of it."""
-    token = story.world.lease[1] if story.world.lease and rng.randrange(4) else "stale"
+    token = story.world.lease[1] if story.world.lease and not rarely(rng, 4) else "stale"
     kind = rng.choice(["begin", "fact", "fact", "publish"])
     if kind == "begin":
         yield Step("begin_build", {"token": token, "epoch": f"epoch{len(story.told)}"})
@@ -43,8 +43,8 @@ def _fact_beside(rng: Random, story: Story) -> Iterator[Step]:
     uid, name = PodUid(rng.choice(list(PODS))), NodeName(rng.choice(NODES))
     building = story.world.building
     beside = Story(World(live=building), story.now) if building else story
-    token = building.token if building and rng.randrange(12) else "stale"
-    if rng.randrange(3):
+    token = building.token if building and not rarely(rng, 12) else "stale"
+    if not rarely(rng, 3):
         step = pod_fact(rng, beside, uid, rng.choice([None, name]), token=token)
     else:
         step = node_fact(rng, beside, name, token=token)
@@ -64,7 +64,7 @@ def import_books(rng: Random, story: Story) -> Iterator[Step]:
         text = replace(row, version=version ^ 1) if isinstance(row, NodeRow) else row
         given: Arguments = {"kind": kind, "id": name, "row": text.encode()}
         given |= {"token": token, "blob": books.blobs.get(name, b"")}
-        if not rng.randrange(4):
+        if rarely(rng, 4):
             yield Step("load_row", given | {"token": rng.choice([token, "stale"])})
         yield Step("load_row", given)
     yield _publish(rng, token)
@@ -75,7 +75,7 @@ def _begin_build(rng: Random, story: Story) -> Generator[Step, None, str]:
     token = f"token{len(story.told)}"
     yield Step("lease_end")
     yield Step("take_lease", {"holder": "r", "token": token, "lease_ms": 3_600_000})
-    for is_last in (rng.randrange(4) > 0, True):
+    for is_last in (not rarely(rng, 4), True):
         yield Step("begin_build", {"token": token, "epoch": f"epoch{len(story.told)}"})
         if is_last:
             break

@@ -35,9 +35,14 @@ CAPACITIES = (
 OVERCOMMITS = (Overcommit(), Overcommit(), Overcommit(1500, 2000), Overcommit(3333, 100))
 
 
+def rarely(rng: Random, times: int) -> bool:
+    """Once in so many times; not in the simplest story, to which hypothesis shrinks a failure."""
+    return rng.randrange(times) == times - 1
+
+
 def change(rng: Random, story: Story, script: str, **given: str | int | bytes) -> Step:
     """A call of a replica that knows the epoch, or (rarely) one that is over."""
-    epoch = story.books.epoch if rng.randrange(20) else "stale"
+    epoch = story.books.epoch if not rarely(rng, 20) else "stale"
     context = b"\x81\xa3why\xa1" + bytes([65 + rng.randrange(3)])
     return Step(script, {**given, "epoch": epoch, "most": MOST, "context": context})
 
@@ -49,7 +54,7 @@ def pick_uid(rng: Random, story: Story, *stages: Stage) -> PodUid:
     if Stage.PENDING in stages:
         fresh = (PodUid(uid) for uid, name in PODS.items() if f"ns/{name}" not in books.names)
         fitting += [uid for uid in fresh if uid not in books.gone]
-    if fitting and rng.randrange(8):
+    if fitting and not rarely(rng, 8):
         return rng.choice(sorted(fitting))
     return PodUid(rng.choice(list(PODS)))
 
@@ -57,21 +62,21 @@ def pick_uid(rng: Random, story: Story, *stages: Stage) -> PodUid:
 def pick_node(rng: Random, story: Story, uid: PodUid) -> NodeName:
     """Any node, often the one that the pod is on."""
     row = story.books.pods.get(uid)
-    if row and row.holds and rng.randrange(3):
+    if row and row.holds and not rarely(rng, 3):
         return NodeName(row.node)
     return NodeName(rng.choice([*story.books.nodes, *NODES, "n4"]))
 
 
 def pick_stamp(rng: Random, story: Story, row: PodRow | None) -> int:
     """Mostly now; else as the pod's own, a little older or newer."""
-    if row and row.stamp and not rng.randrange(3):
+    if row and row.stamp and rarely(rng, 3):
         return row.stamp + rng.choice([0, 0, -1, 1])
     return story.now + rng.choice([0, 0, 0, -3 * MS])
 
 
 def pick_version(rng: Random, known: str, step: int = 1) -> str:
     """A resourceVersion about as new as the one that is known; their lengths differ on purpose."""
-    if not rng.randrange(20):
+    if rarely(rng, 20):
         return ""
     at = 8 if known == NO_WORD else int(known)
     return str(max(at + rng.choice([0, 0, step, step, 3, -1]), 1))
@@ -83,16 +88,16 @@ def pick_amount(rng: Random) -> Resources:
 
 def _vm(rng: Random, row: PodRow | None) -> VmFact:
     use = row.amount if row and rng.randrange(2) else pick_amount(rng)
-    by_object = bool(row and row.vm_rv != NO_WORD) if rng.randrange(4) else rng.randrange(3) == 0
+    by_object = bool(row and row.vm_rv != NO_WORD) if not rarely(rng, 4) else rarely(rng, 3)
     return VmFact(
         name="vm",
-        autoscaling=bool(rng.randrange(5)),
+        autoscaling=not rarely(rng, 5),
         use=use,
         minimum=NOTHING,
         maximum=rng.choice([Resources(4000, 2 * HUGE), Resources(2000, 3 * GIB)]),
         slot_bytes=GIB,
         approved=rng.choice([NOTHING, NOTHING, Resources(2000, 2 * GIB)]),
-        overcommit=row.overcommit if row and rng.randrange(3) else rng.choice(OVERCOMMITS),
+        overcommit=row.overcommit if row and not rarely(rng, 3) else rng.choice(OVERCOMMITS),
         from_vm_object=by_object,
         vm_resource_version=pick_version(rng, row.vm_rv if row else NO_WORD) if by_object else "",
     )
@@ -105,7 +110,7 @@ def _fact(rng: Random, story: Story, uid: PodUid, node: NodeName | None) -> PodF
     holder = books.names.get(PodName(f"ns/{name}"))
     versioned = row or (books.pods[holder] if holder else None)
     kind = rng.choice(["vm"] * 8 + ["plain"] * 3 + ["broken"])
-    if row and rng.randrange(6):
+    if row and not rarely(rng, 6):
         kind = "broken" if row.broken and not row.scaled else "vm" if row.vm else "plain"
     return PodFact(
         uid=uid,
@@ -113,24 +118,24 @@ def _fact(rng: Random, story: Story, uid: PodUid, node: NodeName | None) -> PodF
         name=name,
         resource_version=pick_version(rng, versioned.rv if versioned else NO_WORD),
         node=node,
-        finished=not rng.randrange(15),
-        deleting=not rng.randrange(2 if row and row.is_tentative else 5),
+        finished=rarely(rng, 15),
+        deleting=rarely(rng, 2 if row and row.is_tentative else 5),
         requests=pick_amount(rng),
         vm=_vm(rng, row) if kind == "vm" else None,
         problem="bad" if kind == "broken" else "",
-        migration_source=not rng.randrange(6),
+        migration_source=rarely(rng, 6),
         labels={"n": str(rng.randrange(3))},
     )
 
 
 def _said(rng: Random, fact: PodFact, row: PodRow | None) -> PodRow:
-    ignored = bool(row.ignored) if row and rng.randrange(8) else not rng.randrange(12)
+    ignored = bool(row.ignored) if row and not rarely(rng, 8) else rarely(rng, 12)
     return said_row(fact, ignored=ignored)
 
 
 def said_text(rng: Random, story: Story, uid: PodUid, unsaid: int) -> str:
     """What a caller says of the pod; nothing once in `unsaid`."""
-    if not rng.randrange(unsaid if uid in story.books.pods else 3 * unsaid):
+    if rarely(rng, unsaid if uid in story.books.pods else 3 * unsaid):
         return ""
     fact = _fact(rng, story, uid, None)
     return _said(rng, fact, story.books.pods.get(uid)).encode()
@@ -138,16 +143,16 @@ def said_text(rng: Random, story: Story, uid: PodUid, unsaid: int) -> str:
 
 def maimed(rng: Random, said: str) -> str:
     """The row as it is sent; once in a while by a caller of another release, with a field less."""
-    return said if rng.randrange(60) else said.rpartition(" ")[0]
+    return said if not rarely(rng, 60) else said.rpartition(" ")[0]
 
 
 def leading_token(rng: Random, story: Story) -> str:
-    return story.books.token if rng.randrange(8) else "stale"
+    return story.books.token if not rarely(rng, 8) else "stale"
 
 
 def any_token(rng: Random, story: Story) -> str:
     """The leader's, one that is over, or none at all: a caller that only adds."""
-    return ADDITIVE if not rng.randrange(4) else leading_token(rng, story)
+    return ADDITIVE if rarely(rng, 4) else leading_token(rng, story)
 
 
 def pod_fact(rng: Random, story: Story, uid: PodUid, node: NodeName | None, *, token: str) -> Step:
@@ -171,9 +176,9 @@ def pod_fact(rng: Random, story: Story, uid: PodUid, node: NodeName | None, *, t
 def node_fact(rng: Random, story: Story, name: NodeName, *, token: str) -> Step:
     known = story.books.nodes.get(name)
     uid = rng.choice([f"{name}-a", f"{name}-b", NO_WORD])
-    if known and not known.absent and rng.randrange(6):
+    if known and not known.absent and not rarely(rng, 6):
         uid = known.uid
-    elif rng.randrange(3):
+    elif not rarely(rng, 3):
         uid = next((gone for gone in story.books.gone if gone.startswith(name)), uid)
     capacity = rng.choice(CAPACITIES)
     return change(

@@ -33,6 +33,7 @@ from tests.property.picks import (
     pick_stamp,
     pick_uid,
     pod_fact,
+    rarely,
     said_text,
 )
 from tests.property.story import MS, Step, Story
@@ -73,7 +74,7 @@ def _release(rng: Random, story: Story) -> Iterator[Step]:
     uid = pick_uid(rng, story, Stage.HELD, Stage.BINDING)
     row = story.books.pods.get(uid)
     scripts = ["unreserve_pod", "abandon_bind"]
-    if row and row.is_tentative and rng.randrange(6):
+    if row and row.is_tentative and not rarely(rng, 6):
         scripts = ["unreserve_pod" if row.stage == Stage.HELD else "abandon_bind"]
     script, stamp = rng.choice(scripts), pick_stamp(rng, story, row)
     yield change(rng, story, script, uid=uid, node=pick_node(rng, story, uid), stamp=stamp)
@@ -87,7 +88,7 @@ def _confirm(rng: Random, story: Story) -> Iterator[Step]:
 
 def _request(rng: Random, story: Story) -> Iterator[Step]:
     scaled = [uid for uid, row in story.books.pods.items() if row.scaled]
-    uid = rng.choice(sorted(scaled)) if scaled and rng.randrange(6) else rng.choice(list(PODS))
+    uid = rng.choice(sorted(scaled)) if scaled and not rarely(rng, 6) else rng.choice(list(PODS))
     row = story.books.pods.get(PodUid(uid))
     held = row.amount if row else NOTHING
     asked = Resources(
@@ -136,7 +137,7 @@ def _delete_node(rng: Random, story: Story) -> Iterator[Step]:
 
 def _node_deletion(rng: Random, story: Story, name: NodeName) -> Step:
     node, uid = story.books.nodes.get(name), rng.choice([NO_WORD, f"{name}-a"])
-    if node and not node.absent and rng.randrange(5):
+    if node and not node.absent and not rarely(rng, 5):
         uid = node.uid
     token = leading_token(rng, story)
     return change(rng, story, "delete_node", name=name, uid=uid, token=token)
@@ -168,7 +169,7 @@ def _departure(rng: Random, story: Story, uid: PodUid) -> Step:
         return pod_fact(rng, story, uid, elsewhere, token=story.books.token)
     if away == "delete" or not row.is_tentative:
         return _deletion(rng, story, uid)
-    if row.stage == Stage.HELD and rng.randrange(3):
+    if row.stage == Stage.HELD and not rarely(rng, 3):
         return _reserve_at(rng, story, uid, elsewhere, "", to="held", stamp=story.now)
     script = "unreserve_pod" if row.stage == Stage.HELD else "abandon_bind"
     return change(rng, story, script, uid=uid, node=row.node, stamp=story.now)
@@ -186,7 +187,7 @@ def _look(rng: Random, story: Story) -> Iterator[Step]:
 def _promotion(rng: Random, story: Story) -> Iterator[Step]:
     yield Step("promotion")
     yield check_ledger(story)
-    if rng.randrange(3):
+    if not rarely(rng, 3):
         yield from next_steps(rng.choice(["reserve", "request", "put_pod"]), rng, story)
         yield from _settle(rng, story)
         yield from _request(rng, story)
@@ -195,7 +196,7 @@ def _promotion(rng: Random, story: Story) -> Iterator[Step]:
 
 def _settle(rng: Random, story: Story) -> Iterator[Step]:
     given: Arguments = {
-        "epoch": story.books.epoch if rng.randrange(12) else "stale",
+        "epoch": story.books.epoch if not rarely(rng, 12) else "stale",
         "token": leading_token(rng, story),
         "settle_after_ms": rng.choice([0, SETTLE_MS, SETTLE_MS]),
         "most": MOST,
@@ -205,7 +206,7 @@ def _settle(rng: Random, story: Story) -> Iterator[Step]:
 
 def _loss(rng: Random, story: Story) -> Iterator[Step]:
     """The books, or a row of them, are lost; somebody looks, somebody acts, they are built anew."""
-    if not rng.randrange(3):
+    if rarely(rng, 3):
         yield Step("promotion")
     what = "row_loss" if story.books.pods and rng.randrange(2) else "loss"
     yield Step(what)
@@ -220,7 +221,7 @@ def _loss(rng: Random, story: Story) -> Iterator[Step]:
 def _read_pod(rng: Random, story: Story) -> Iterator[Step]:
     by_name: Arguments = {"uid": "", "name": f"ns/{rng.choice('abcd')}"}
     uid = rng.choice([*PODS, "nobody", *story.books.gone])
-    yield Step("read_pod", by_name if not rng.randrange(3) else {"uid": uid, "name": ""})
+    yield Step("read_pod", by_name if rarely(rng, 3) else {"uid": uid, "name": ""})
 
 
 def _read_changes(rng: Random, story: Story) -> Iterator[Step]:
