@@ -26,6 +26,10 @@ class Background:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End every task, and wait until they have ended. Safe to repeat."""
         self._is_ending = True
         for task in self._tasks:
             task.cancel()

@@ -88,6 +88,8 @@ async def run_replica(
         stack.push_async_callback(means.learner.close)
         leader = _leader(settings, means, cluster)
         stack.push_async_callback(leader.resign)
+        # Before it resigns the leader must have stopped, or its next turn would lead again.
+        stack.push_async_callback(background.stop)
         background.start("leader", leader.run)
         for chore in cluster.chores:
             work = while_leading(lambda: leader.is_leading, chore.do, every=chore.every)

@@ -79,6 +79,7 @@ class Pipeline:
         self._queue: list[Call] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
         self._redis_us, self._heard_at = 0, 0.0
         self._last_stamp = 0
         self.guard: Guard | None = None
@@ -89,6 +90,7 @@ class Pipeline:
 
     async def close(self) -> None:
         """Stop sending; what is still waiting ends as LedgerUnavailable."""
+        self._is_closing = True
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -133,7 +135,8 @@ class Pipeline:
             raise late from None
 
     async def _run(self) -> None:
-        while True:
+        # Not "while True": redis-py may turn the cancellation that ends this into another error.
+        while not self._is_closing:
             await self._wake.wait()
             batch, self._queue = self._queue[:MAX_BATCH], self._queue[MAX_BATCH:]
             if not self._queue:
