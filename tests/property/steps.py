@@ -145,6 +145,7 @@ def _node_deletion(rng: Random, story: Story, name: NodeName) -> Step:
 
 def _desert(rng: Random, story: Story) -> Iterator[Step]:
     """A node leaves, and one by one the pods on it; then it is forgotten."""
+    yield _reserve_to(rng, story, "held")
     nodes = sorted({row.node for row in story.books.pods.values() if row.holds})
     if not nodes:
         return
@@ -163,14 +164,14 @@ def _departure(rng: Random, story: Story, uid: PodUid) -> Step:
     row = story.books.pods[uid]
     elsewhere = NodeName(rng.choice(NODES))
     away = rng.choice(["delete", "confirm", "fact", "ours", "ours", "ours"])
+    if row.stage == Stage.HELD and rng.randrange(2):
+        return _reserve_at(rng, story, uid, elsewhere, "", to="held", stamp=story.now)
     if away == "confirm":
         return change(rng, story, "confirm_bind", uid=uid, node=elsewhere, said="")
     if away == "fact":
         return pod_fact(rng, story, uid, elsewhere, token=story.books.token)
     if away == "delete" or not row.is_tentative:
         return _deletion(rng, story, uid)
-    if row.stage == Stage.HELD and not rarely(rng, 3):
-        return _reserve_at(rng, story, uid, elsewhere, "", to="held", stamp=story.now)
     script = "unreserve_pod" if row.stage == Stage.HELD else "abandon_bind"
     return change(rng, story, script, uid=uid, node=row.node, stamp=story.now)
 

@@ -52,8 +52,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def do(self, step: Step) -> None:
         step = self.judge.fill(step)
-        note(repr(step))
-        if self.by_server:
+        if not self.by_server:
+            note(repr(step))
+        else:
             self.story.now = self.scripted.now() - step.after
         should = expected(self.story.tell(step), self.story)
         answer, after = self.scripted.do(step, self.story.now)
@@ -67,6 +68,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(WEIGHTED), choices=CHOICES)
     def happen(self, kind: str, choices: Random) -> None:
+        self.happen_once(kind, choices)
+
+    def happen_once(self, kind: str, choices: Random) -> None:
         for step in next_steps(kind, choices, self.story):
             self.do(step)
 
@@ -82,11 +86,11 @@ def client() -> Iterator[redis.Redis]:
         yield client
 
 
-def run(scripted: Scripted, *, stories: int, by_server: bool = False) -> Words:
+def run(scripted: Scripted, *, stories: int) -> Words:
     """Tell so many stories of up to 50 steps; the outcome words that were seen."""
     words: Words = Counter()
     run_state_machine_as_test(
-        lambda: LedgerMachine(scripted, words, by_server=by_server),  # type: ignore[arg-type]
+        lambda: LedgerMachine(scripted, words, by_server=False),  # type: ignore[arg-type]
         settings=settings(
             max_examples=stories,
             stateful_step_count=50,
@@ -103,8 +107,18 @@ def test_scripts_do_what_the_model_does(client: redis.Redis) -> None:
 
 @pytest.mark.timeout(120)
 def test_scripts_do_what_the_model_does_by_the_servers_clock(client: redis.Redis) -> None:
-    """The scripts' very text: everywhere else a prelude tells them the time."""
-    run(Scripted(client, load_scripts()), stories=20, by_server=True)
+    """The scripts' very text: everywhere else a prelude tells them the time.
+
+    Not told by hypothesis, which must be able to tell a story twice: a running clock forbids it.
+    """
+    scripted = Scripted(client, load_scripts())
+    for seed in range(20):
+        machine, choices = LedgerMachine(scripted, Counter(), by_server=True), Random(seed)
+        for step in rebuild(choices, machine.story):
+            machine.do(step)
+        for _ in range(50):
+            machine.happen_once(choices.choice(WEIGHTED), choices)
+            machine.the_books_hold()
 
 
 @pytest.mark.long

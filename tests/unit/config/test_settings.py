@@ -13,6 +13,7 @@ import pytest
 
 from autoscale_enforcer.config.settings import (
     HoldSettings,
+    KubernetesSettings,
     LeaseSettings,
     LimitSettings,
     ListenSettings,
@@ -69,6 +70,16 @@ def test_defaults() -> None:
             "config": None,
             "compute_unit": None,
         },
+        "kubernetes": {
+            "kubeconfig": None,
+            "context": "",
+            "reads_per_second": 50,
+            "bind_budget": timedelta(seconds=5),
+            "compare_every": timedelta(minutes=5),
+            "pod_name": "",
+            "pod_namespace": "kube-system",
+            "pod_selector": "app.kubernetes.io/name=autoscale-enforcer",
+        },
     }
 
 
@@ -96,6 +107,10 @@ BAD: list[tuple[str, Any, str]] = [
     ("holds", HoldSettings(journal_length=-1), "holds.journal_length"),
     ("lease", LeaseSettings(renew_every=NONE), "lease.renew_every"),
     ("lease", LeaseSettings(lifetime=timedelta(seconds=2.9)), "lease.lifetime"),
+    ("kubernetes", KubernetesSettings(reads_per_second=0), "kubernetes.reads_per_second"),
+    ("kubernetes", KubernetesSettings(bind_budget=-timedelta(1)), "kubernetes.bind_budget"),
+    ("kubernetes", KubernetesSettings(compare_every=NONE), "kubernetes.compare_every"),
+    ("kubernetes", KubernetesSettings(pod_name="p", pod_selector=""), "kubernetes.pod_name"),
     ("replica", ReplicaSettings(name=""), "replica.name"),
     ("replica", ReplicaSettings(name="a\r\nX-Evil: b"), "replica.name"),
     ("replica", ReplicaSettings(cluster="cluster.json"), "replica.cluster"),
