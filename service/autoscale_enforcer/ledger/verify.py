@@ -185,7 +185,9 @@ def _wrong_history(books: Books) -> Iterator[Breach]:
 
 def _wrong_charges(books: Books) -> Iterator[Breach]:
     for uid, pod in books.pods.items():
-        if pod.holds and pod.charge != pod.overcommit.charge(pod.amount):
+        if min(pod.over_cpu, pod.over_mem) <= 0:
+            yield Breach(1, uid, f"{pod.overcommit} is no discount")
+        elif pod.holds and pod.charge != pod.overcommit.charge(pod.amount):
             yield Breach(1, uid, f"{pod.amount} with {pod.overcommit} is charged {pod.charge}")
 
 
