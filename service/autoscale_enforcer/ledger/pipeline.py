@@ -22,7 +22,7 @@ from autoscale_enforcer.ledger.connection import Connector, is_lost_connection
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.scripts import Script
 
-MAX_BATCH = 512
+MAX_BATCH = 256
 """Calls in one pipeline at most, so that no round trip outlasts the socket timeout."""
 
 EPOCH_RETRIES = 3
