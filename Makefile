@@ -19,7 +19,7 @@ define need_debian_package
 	  else echo "$(1) is missing: install Debian's package $(2), or run this as root" >&2; exit 1; fi; }
 endef
 
-.PHONY: help run test test-long e2e lint check fmt lock clean
+.PHONY: help run test test-long scale e2e lint check fmt lock clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,7 +28,7 @@ run: .venv/run.stamp  ## Three replicas on the sample cluster, fed with recorded
 	$(BIN)/autoscale-enforcer dev --cluster deploy/sample/cluster.json --without-pods --replicas 3 --demo deploy/sample/names.jsonl
 
 test: .venv/dev.stamp  ## Every test that takes seconds
-	$(PYTEST) -m "not long and not e2e"
+	$(PYTEST) -m "not long and not e2e and not scale"
 
 test-long: .venv/dev.stamp  ## The tests that take minutes or need Debian's redis-server
 	$(call need_debian_package,redis-server,redis-server)
@@ -39,6 +39,9 @@ test-long: .venv/dev.stamp  ## The tests that take minutes or need Debian's redi
 e2e: .venv/dev.stamp  ## Against a real kube-apiserver and kube-scheduler
 	$(BIN)/python -m tests.e2e.harness.binaries
 	$(BIN)/pytest -m e2e tests/e2e
+
+scale: .venv/dev.stamp  ## A leader in a large, busy cluster; wants the machine to itself
+	$(BIN)/pytest -n 0 -m scale tests/fault
 
 lint: .venv/dev.stamp  ## Format, lint, types, Lua lint, layers
 	$(BIN)/ruff format --check $(CHECKED)
