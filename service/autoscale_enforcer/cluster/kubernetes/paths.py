@@ -57,11 +57,6 @@ def namespace_path(name: str) -> str:
     return f"/api/v1/namespaces/{_part(name)}"
 
 
-def config_map_path(namespace: str, name: str) -> str:
-    """One ConfigMap."""
-    return _namespaced("/api/v1", namespace, "configmaps", name)
-
-
 def one_config_map_path(namespace: str, name: str) -> str:
     """The list that holds this ConfigMap alone: what a right limited to its name may watch."""
     path = f"/api/v1/namespaces/{_part(namespace)}/configmaps"
