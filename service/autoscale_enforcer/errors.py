@@ -44,6 +44,18 @@ class WireError(ServiceError):
         self.reason = reason
 
 
+class NotIdentified(ServiceError):
+    """A caller that did not prove who it is; answered with 401."""
+
+
+class NotAllowed(ServiceError):
+    """A caller that may not do this, whoever it is; answered with 403."""
+
+
+class CheckUnavailable(ServiceError):
+    """Who calls cannot be found out now; answered with 503: the caller may ask again."""
+
+
 class LedgerUnavailable(ServiceError):
     """No answer from the ledger: Redis is away, slow, or its books are not built.
 

@@ -1,17 +1,20 @@
 """People's front door, port 9100: what the ledger says, and whether this replica is well.
 
-Reads only. Machines judge `/livez` and `/readyz` by the status alone.
+Whatever is no read needs the admin token. Machines judge `/livez` and `/readyz` by the status
+alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from autoscale_enforcer.api.change_rights import changes_need_token
 from autoscale_enforcer.api.http import application, json_answer, text_answer
 from autoscale_enforcer.api.metrics import CONTENT_TYPE as METRICS_CONTENT_TYPE
 from autoscale_enforcer.api.metrics import Metrics
@@ -33,9 +36,13 @@ def admin_app(
     is_stopping: Callable[[], bool],
     config: LiveConfig | None = None,
     metrics: Metrics | None = None,
+    token_file: Path | None = None,
 ) -> web.Application:
-    """Probes and metrics under `/`, JSON under `/api/v1/`."""
-    app = application(replica)
+    """Probes and metrics under `/`, JSON under `/api/v1/`.
+
+    Whoever wants to change something must send the token in `token_file`; without it nobody may.
+    """
+    app = application(replica, checks=[changes_need_token(token_file)])
     doors = _Doors(ledger, is_stopping, config or LiveConfig(), metrics or Metrics())
     app.router.add_get("/livez", doors.livez)
     app.router.add_get("/readyz", doors.readyz)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from autoscale_enforcer.errors import (
+    CheckUnavailable,
     ClusterUnavailable,
     LedgerUnavailable,
+    NotAllowed,
+    NotIdentified,
     ServiceError,
     WireError,
 )
@@ -24,6 +27,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STATUS: dict[type[ServiceError], int] = {
     WireError: 400,
+    NotIdentified: 401,
+    NotAllowed: 403,
+    CheckUnavailable: 503,
     LedgerUnavailable: 503,
     ClusterUnavailable: 503,
 }
@@ -69,14 +75,19 @@ Count = Callable[[str, int, float], None]
 """Told of each answer: path (`other` for one that is none of ours), status, seconds."""
 
 
-def application(replica: str, count: Count | None = None) -> web.Application:
-    """An application that answers errors by the table and names the replica in every answer."""
+def application(
+    replica: str, count: Count | None = None, *, checks: Sequence[Middleware] = ()
+) -> web.Application:
+    """An application that answers errors by the table and names the replica in every answer.
+
+    `checks` run before each handler and may raise instead.
+    """
 
     async def name_replica(_: web.Request, response: web.StreamResponse) -> None:
         response.headers[REPLICA_HEADER] = replica
 
     counting = [_counting(count)] if count else []
-    app = web.Application(middlewares=[*counting, errors_as_answers])
+    app = web.Application(middlewares=[*counting, errors_as_answers, *checks])
     app.on_response_prepare.append(name_replica)
     return app
 
@@ -91,7 +102,7 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
         if status is None:
             log.exception("%s %s", request.method, request.path)
             return text_answer(500, "internal error")
-        return _closing(request, text_answer(status, str(error)))
+        return _closing(request, _refusal(status, error))
     except web.HTTPException as error:
         return _closing(request, _in_our_words(error))
     except ConnectionResetError:
@@ -99,6 +110,13 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
     except Exception:
         log.exception("%s %s", request.method, request.path)
         return text_answer(500, "internal error")
+
+
+def _refusal(status: int, error: ServiceError) -> web.Response:
+    answer = text_answer(status, str(error))
+    if status == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
 
 
 def _counting(count: Count) -> Middleware:

@@ -25,7 +25,13 @@ from autoscale_enforcer.cluster.opening import OpenCluster, open_cluster
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.cluster.sweep import Sweeper
 from autoscale_enforcer.config.live import LiveConfig
-from autoscale_enforcer.config.settings import ListenSettings, OwnPorts, Settings, read_secret
+from autoscale_enforcer.config.settings import (
+    ListenSettings,
+    OwnPorts,
+    Settings,
+    read_secret,
+    read_token,
+)
 from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
@@ -78,6 +84,8 @@ async def run_replica(
     `on_ready` is called once the ledger is built and every port answers. Raises ConfigError
     before anything is opened where a file cannot be used.
     """
+    if settings.access.admin_token_file:
+        read_token(settings.access.admin_token_file)
     config = LiveConfig()
     async with AsyncExitStack() as stack:
         ledger = Ledger.open(ledger_settings(settings))
@@ -181,6 +189,7 @@ def apps_of(means: Means, metrics: Metrics, stop: asyncio.Event) -> Apps:
             is_stopping=stop.is_set,
             config=means.config,
             metrics=metrics,
+            token_file=settings.access.admin_token_file,
         ),
     )
 

@@ -124,6 +124,9 @@ SERVE_FLAGS = (
          "For one whole request to arrive."),
     Flag("limits.keep_alive", "--keep-alive", "DURATION", values.duration,
          "How long an idle connection stays open."),
+    Flag("access.admin_token_file", "--admin-token-file", "FILE", _FILE,
+         "Holds the token that changes over the admin port must carry; without it nobody changes "
+         "anything there."),
     Flag("holds.lifetime", "--hold-lifetime", "DURATION", values.duration,
          "Of a reservation that is not bound yet, until it is looked into."),
     Flag("holds.sweep_every", "--sweep-every", "DURATION", values.duration,

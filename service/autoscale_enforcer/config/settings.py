@@ -53,6 +53,18 @@ def read_secret(file: Path) -> Secret:
     return Secret(text)
 
 
+def read_token(file: Path) -> Secret:
+    """A secret that is sent in a header.
+
+    Raises ConfigError as `read_secret` does, and when a header cannot carry it.
+    """
+    token = read_secret(file)
+    text = token.reveal()
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise ConfigError([f"{file}: must be ASCII without spaces, for a header carries it"])
+    return token
+
+
 def parse_compute_unit(text: str) -> Resources:
     """`250m/1Gi` as CPU and memory; raises ConfigError with every part that is wrong."""
     cpu, slash, mem = text.partition("/")
@@ -190,6 +202,15 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """Who may call, and what for."""
+
+    admin_token_file: Path | None = None
+    """Holds the token that changes over the admin port must carry; none: nothing is changed there.
+    Read anew for each change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldSettings:
     """How long the ledger keeps what may still change."""
 
@@ -303,6 +324,7 @@ class Settings:
     redis: RedisSettings = field(default_factory=RedisSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     holds: HoldSettings = field(default_factory=HoldSettings)
     lease: LeaseSettings = field(default_factory=LeaseSettings)
     replica: ReplicaSettings = field(default_factory=ReplicaSettings)

@@ -24,6 +24,7 @@ from autoscale_enforcer.config.settings import (
     Settings,
     parse_compute_unit,
     read_secret,
+    read_token,
 )
 from autoscale_enforcer.errors import ConfigError
 from autoscale_enforcer.model.resources import Resources
@@ -56,6 +57,7 @@ def test_defaults() -> None:
             "read_timeout": timedelta(seconds=10),
             "keep_alive": timedelta(seconds=75),
         },
+        "access": {"admin_token_file": None},
         "holds": {
             "lifetime": timedelta(seconds=30),
             "sweep_every": timedelta(seconds=5),
@@ -208,6 +210,20 @@ def test_read_secret_refuses_what_holds_none(tmp_path: Path, content: bytes | No
 
     with pytest.raises(ConfigError) as refused:
         read_secret(file)
+
+    assert refused.value.problems[0].startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b"two words", "tök".encode(), b"to\nken", b"to\tken"]
+)
+def test_read_token_refuses_what_no_header_carries(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+
+    with pytest.raises(ConfigError) as refused:
+        read_token(file)
 
     assert refused.value.problems[0].startswith(f"{file}: ")
 
