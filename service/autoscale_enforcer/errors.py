@@ -71,5 +71,9 @@ class ClusterUnavailable(ServiceError):
     """The Kubernetes API, or what stands in for it, gave no usable answer."""
 
 
+class TooLate(ServiceError):
+    """Whoever asked waits no longer; what was begun may have been done, or be done yet."""
+
+
 class ScriptContractError(ServiceError):
     """A script answered something its header does not name: a bug, never a state."""

@@ -183,9 +183,14 @@ async def do_everything(api: Api, service: Service, proxy: ApiProxy) -> None:
     await service.bind(await api.create(PODS, pod("binds")), "n1")
     unclear = await api.create(PODS, pod("unclear"))
     proxy.hold("POST", "/unclear/binding$")
-    assert await service.bind(unclear, "n1") == "the Binding was refused"
+    assert await service.bind(unclear, "n1") == "no answer in time: ask again"
+    await until(lambda: is_outdated(proxy), "the bind is given up")
     proxy.calm()
     await until(lambda: has_label(api), "the replica's pod has the label")
+
+
+async def is_outdated(proxy: ApiProxy) -> bool:
+    return bool(proxy.count("PATCH", "/unclear/status$"))
 
 
 async def has_label(api: Api) -> bool:

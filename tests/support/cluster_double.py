@@ -91,6 +91,9 @@ class ClusterDouble:
         """UID, node and resourceVersion of each Binding that was sent."""
         self.down: set[str] = set()
         """Methods that end as ClusterUnavailable."""
+        self.hanging: set[str] = set()
+        """Methods that give no answer before `recover`."""
+        self._recovered = asyncio.Event()
         self.before_list: Callable[[], Awaitable[None]] | None = None
         """Awaited by each list before it reads anything."""
         self._bind_answers: list[BindAnswer] = []
@@ -147,6 +150,11 @@ class ClusterDouble:
         """A Binding that is still on its way when its caller gives up; `land` brings it in."""
         self._on_their_way.append(apply)
         raise ClusterUnavailable("the API gave no answer in time")
+
+    def recover(self) -> None:
+        """What hung goes on, and nothing hangs any more."""
+        self.hanging = set()
+        self._recovered.set()
 
     def land(self) -> list[Bound]:
         """The delayed Bindings arrive."""
@@ -213,6 +221,8 @@ class ClusterDouble:
         self.calls[method] += 1
         if method in self.down:
             raise ClusterUnavailable(f"the API cannot be reached: {method}")
+        if method in self.hanging:
+            await self._recovered.wait()
         await asyncio.sleep(0)
 
     def _fact(self, pod: Json) -> PodFact:

@@ -297,7 +297,9 @@ async def running(
             learner=learner,
             config=config,
             replica=kind.name,
+            answer_within=kind.limits.answer_within,
         )
+        stack.push_async_callback(desk.finish, 1.0)
         agents = AgentDesk(
             ledger=ledger,
             source=source,

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from autoscale_enforcer.api.http import Count, application, json_answer, read_body, text_answer
+from autoscale_enforcer.api.http import (
+    Count,
+    application,
+    in_time,
+    json_answer,
+    read_body,
+    text_answer,
+)
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import LimitSettings
@@ -59,7 +66,7 @@ def agent_app(
         body = await read_body(request, limit=limits.agent_body, within=limits.read_timeout)
         asked = decode_agent_request(body)
         try:
-            return json_answer(await _answer(desk, asked))
+            return json_answer(await in_time(_answer(desk, asked), within=limits.answer_within))
         except NotFound as error:
             return text_answer(404, str(error))
 

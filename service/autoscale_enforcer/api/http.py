@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -18,10 +19,13 @@ from autoscale_enforcer.errors import (
     NotAllowed,
     NotIdentified,
     ServiceError,
+    TooLate,
     WireError,
 )
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -32,6 +36,7 @@ STATUS: dict[type[ServiceError], int] = {
     CheckUnavailable: 503,
     LedgerUnavailable: 503,
     ClusterUnavailable: 503,
+    TooLate: 503,
 }
 """The one table from errors to HTTP; what is not in it is a bug of ours, 500."""
 
@@ -58,6 +63,15 @@ async def read_body(request: web.Request, *, limit: int, within: timedelta) -> b
     except web.RequestPayloadError as error:
         raise WireError("", "the body cannot be unpacked") from error
     return b"".join(chunks)
+
+
+async def in_time(work: Awaitable[T], *, within: timedelta) -> T:
+    """What `work` gives; TooLate, and `work` cancelled, where that takes longer."""
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            return await work
+    except TimeoutError:
+        raise TooLate("no answer in time: ask again") from None
 
 
 def json_answer(body: bytes) -> web.Response:

@@ -109,7 +109,11 @@ async def run_replica(
             background=background,
             readings=cluster.upkeep.readings,
         )
-        ports = await _listen(stack, apps_of(means, metrics, stop), settings)
+        desk = means.desk()
+        # After the last answer, and while there is still a ledger and a cluster.
+        within = DRAIN_SECONDS - settings.limits.answer_within.total_seconds()
+        stack.push_async_callback(desk.finish, within)
+        ports = await _listen(stack, apps_of(means, desk, metrics, stop), settings)
         await _until_built(ledger, stop)
         if not stop.is_set():
             on_ready(ports)
@@ -134,6 +138,18 @@ class Means:
         """Over this ledger and this cluster."""
         binder = Binder(ledger, source, config)
         return cls(settings, ledger, source, binder, NodeLearner(ledger, source, config), config)
+
+    def desk(self) -> Desk:
+        """What answers kube-scheduler."""
+        return Desk(
+            ledger=self.ledger,
+            source=self.source,
+            binder=self.binder,
+            learner=self.learner,
+            config=self.config,
+            replica=self.settings.replica.name,
+            answer_within=self.settings.limits.answer_within,
+        )
 
 
 def _leader(settings: Settings, means: Means, cluster: OpenCluster) -> Leader:
@@ -161,18 +177,10 @@ class Apps:
     admin: web.Application
 
 
-def apps_of(means: Means, metrics: Metrics, stop: asyncio.Event) -> Apps:
+def apps_of(means: Means, desk: Desk, metrics: Metrics, stop: asyncio.Event) -> Apps:
     """The front doors; readiness ends when `stop` is set."""
     settings = means.settings
     name = settings.replica.name
-    desk = Desk(
-        ledger=means.ledger,
-        source=means.source,
-        binder=means.binder,
-        learner=means.learner,
-        config=means.config,
-        replica=name,
-    )
     agents = AgentDesk(
         ledger=means.ledger,
         source=means.source,

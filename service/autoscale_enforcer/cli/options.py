@@ -120,6 +120,9 @@ SERVE_FLAGS = (
          "Largest body from an agent."),
     Flag("limits.header", "--header-limit", "SIZE", values.size,
          "Longest request line or header."),
+    Flag("limits.answer_within", "--answer-within", "DURATION", values.duration,
+         "For a whole answer to kube-scheduler or an agent; below half of the extender's "
+         "httpTimeout."),
     Flag("limits.read_timeout", "--read-timeout", "DURATION", values.duration,
          "For one whole request to arrive."),
     Flag("limits.keep_alive", "--keep-alive", "DURATION", values.duration,

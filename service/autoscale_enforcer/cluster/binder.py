@@ -7,6 +7,7 @@ any number of replicas; a caller that goes away changes nothing.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,10 @@ from autoscale_enforcer.ledger.outcomes import Reserve, ReserveAnswer
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.rows import PodRow, said_row
+
+PATIENCE = 1.0
+"""Seconds that a Binding is waited for before the pod is looked at: what is bound and unanswered
+is found in time for the answer to kube-scheduler, and an API server that answers is never asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +107,7 @@ class Binder:
         *,
         may_send_again: bool,
     ) -> Refusal | None:
-        try:
-            bound = await self._source.bind(
-                order.uid,
-                order.name,
-                node=order.node,
-                resource_version=answer.resource_version or (said.rv if said else ""),
-            )
-        except ClusterUnavailable:
-            bound = Bound.UNCLEAR
+        bound = await self._post(order, answer.resource_version or (said.rv if said else ""))
         if bound is Bound.CREATED:
             await self._confirm(order, order.node, said)
             return None
@@ -123,6 +120,36 @@ class Binder:
         if fact and self._is_open(order, fact):
             fact = await self._source.outdate_bindings(fact)
         return await self._book(order, fact)
+
+    async def _post(self, order: BindOrder, resource_version: str) -> Bound:
+        """What became of one Binding; an answer that tarries is looked for in the pod itself."""
+        post = asyncio.ensure_future(
+            self._source.bind(
+                order.uid, order.name, node=order.node, resource_version=resource_version
+            )
+        )
+        look = asyncio.ensure_future(self._look_later(order))
+        try:
+            await asyncio.wait({post, look}, return_when=asyncio.FIRST_COMPLETED)
+            if not post.done() and look.result():
+                return Bound.CREATED
+            return await post
+        except ClusterUnavailable:
+            return Bound.UNCLEAR
+        finally:
+            for task in (post, look):
+                task.cancel()
+            await asyncio.gather(post, look, return_exceptions=True)
+
+    async def _look_later(self, order: BindOrder) -> bool:
+        """After a while: whether the pod is bound as ordered, as far as can be told."""
+        await asyncio.sleep(PATIENCE)
+        try:
+            fact = await self._source.read_pod(order.name)
+        except ClusterUnavailable:
+            return False
+        found = fact and (fact.uid, fact.node, fact.finished)
+        return found == (order.uid, order.node, False)
 
     async def _book(self, order: BindOrder, fact: PodFact | None) -> Refusal | None:
         """What the live read proves, as a fact: nothing on its way can still change it."""

@@ -184,6 +184,9 @@ class LimitSettings:
     """Bytes; the reference refuses more, and the longest request has a few hundred."""
     header: int = 16 * 1024
     """Bytes of a request line or of one header; beyond any client we know."""
+    answer_within: timedelta = timedelta(seconds=2.2)
+    """For a whole answer to kube-scheduler or an agent, Redis and the API server included. Below
+    half of the 5 s that kube-scheduler gives an extender; what was begun goes on after it."""
     read_timeout: timedelta = timedelta(seconds=10)
     """For one whole request to arrive. Twice what kube-scheduler waits; a client that is slower
     has given up, and would hold a connection for nothing."""
@@ -196,7 +199,7 @@ class LimitSettings:
         for name in ("extender_body", "agent_body", "header"):
             if getattr(self, name) < 1:
                 yield f"limits.{name}: must be at least 1"
-        for name in ("read_timeout", "keep_alive"):
+        for name in ("answer_within", "read_timeout", "keep_alive"):
             if getattr(self, name) <= _NO_TIME:
                 yield f"limits.{name}: must be above 0"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.api.extender.reserve import words_of
 from autoscale_enforcer.cluster.binder import Refusal
-from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
+from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable, TooLate
 from autoscale_enforcer.wire.extender import (
     BindRequest,
     decode_bind_request,
@@ -16,12 +16,13 @@ from autoscale_enforcer.wire.extender import (
 async def answer_bind(desk: Desk, body: bytes) -> bytes:
     """ExtenderBindingResult; its `Error` says why the pod is not bound there, or not surely.
 
-    A caller that goes away changes nothing: what was begun is ended.
+    A caller that goes away, or an answer that is due before the end, changes nothing: what was
+    begun is ended.
     """
     request = decode_bind_request(body)
     try:
-        refusal = await desk.see_through(_bind(desk, request))
-    except (LedgerUnavailable, ClusterUnavailable) as error:
+        refusal = await desk.in_time(desk.see_through(_bind(desk, request)))
+    except (LedgerUnavailable, ClusterUnavailable, TooLate) as error:
         return encode_bind_answer(str(error))
     return encode_bind_answer(_words(refusal) if refusal else "")
 

@@ -6,8 +6,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, TypeVar
 
+from autoscale_enforcer.api.http import in_time
 from autoscale_enforcer.api.placement import Placement
 from autoscale_enforcer.cluster.binder import Binder, BindOrder
 from autoscale_enforcer.cluster.learner import NodeLearner
@@ -40,15 +42,26 @@ class Desk:
     learner: NodeLearner
     config: LiveConfig
     replica: str
+    answer_within: timedelta
+    """What kube-scheduler is kept waiting at most."""
     _heard: OrderedDict[PodUid, PodRow] = field(default_factory=OrderedDict)
     _running: set[asyncio.Future[Any]] = field(default_factory=set)
 
+    async def in_time(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives; TooLate where kube-scheduler would wait too long for it."""
+        return await in_time(work, within=self.answer_within)
+
     async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives. It goes on to its end even where the caller goes away."""
+        """What `work` gives. It goes on to its end even where nobody waits for it any more."""
         task = asyncio.ensure_future(work)
         self._running.add(task)  # or nobody would hold it, and Python might drop it half-way
         task.add_done_callback(self._end)
         return await asyncio.shield(task)
+
+    async def finish(self, within: float) -> None:
+        """Wait so many seconds for what goes on by itself; the sweep settles what takes longer."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=within)
 
     def _end(self, task: asyncio.Future[Any]) -> None:
         self._running.discard(task)

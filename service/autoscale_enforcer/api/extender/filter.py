@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.api.placement import UNRESOLVABLE, Placement
-from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable, ObjectError
+from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable, ObjectError, TooLate
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.policy.fit import Reason
 from autoscale_enforcer.wire.extender import (
@@ -19,12 +19,16 @@ async def answer_filter(desk: Desk, body: bytes) -> bytes:
     """ExtenderFilterResult; trouble of ours goes into its `Error`, which is tried again soon."""
     request = decode_filter_request(body)
     try:
-        fact = await desk.read_sent(request.pod)
-        if isinstance(fact, ObjectError) or fact.problem:
-            return _unreadable(request)
-        return _answer(request, await desk.place(fact, request.nodes))
-    except (LedgerUnavailable, ClusterUnavailable) as error:
+        return await desk.in_time(_judge(desk, request))
+    except (LedgerUnavailable, ClusterUnavailable, TooLate) as error:
         return encode_filter_error(str(error))
+
+
+async def _judge(desk: Desk, request: FilterRequest) -> bytes:
+    fact = await desk.read_sent(request.pod)
+    if isinstance(fact, ObjectError) or fact.problem:
+        return _unreadable(request)
+    return _answer(request, await desk.place(fact, request.nodes))
 
 
 def _answer(request: FilterRequest, placement: Placement) -> bytes:

@@ -13,6 +13,7 @@ from autoscale_enforcer.errors import ObjectError
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.policy.preempt import fits_without
 from autoscale_enforcer.wire.victims import (
+    PreemptRequest,
     Victims,
     decode_preempt_request,
     encode_preempt_answer,
@@ -21,7 +22,10 @@ from autoscale_enforcer.wire.victims import (
 
 async def answer_preempt(desk: Desk, body: bytes) -> bytes:
     """ExtenderPreemptionResult; it has no place for errors, so these are raised."""
-    request = decode_preempt_request(body)
+    return await desk.in_time(_judge(desk, decode_preempt_request(body)))
+
+
+async def _judge(desk: Desk, request: PreemptRequest) -> bytes:
     fact = await desk.read_sent(request.pod)
     if isinstance(fact, ObjectError) or fact.problem:
         return encode_preempt_answer({})

@@ -10,12 +10,15 @@ from autoscale_enforcer.errors import ObjectError
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.resources import NOTHING, Resources
 from autoscale_enforcer.policy.score import score_node
-from autoscale_enforcer.wire.extender import decode_filter_request, encode_scores
+from autoscale_enforcer.wire.extender import FilterRequest, decode_filter_request, encode_scores
 
 
 async def answer_prioritize(desk: Desk, body: bytes) -> bytes:
     """HostPriorityList; it has no place for errors, so these are raised."""
-    request = decode_filter_request(body)
+    return await desk.in_time(_judge(desk, decode_filter_request(body)))
+
+
+async def _judge(desk: Desk, request: FilterRequest) -> bytes:
     fact = await desk.read_sent(request.pod)
     if isinstance(fact, ObjectError) or fact.problem:
         return encode_scores(dict.fromkeys(request.nodes.names, 0))

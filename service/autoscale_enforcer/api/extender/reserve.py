@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from autoscale_enforcer.api.extender.desk import Desk
-from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable, ObjectError
+from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable, ObjectError, TooLate
 from autoscale_enforcer.ledger.outcomes import Reserve, ReserveAnswer
 from autoscale_enforcer.model.rows import PodRow
 from autoscale_enforcer.policy.fit import SHORT_OF, Reason
 from autoscale_enforcer.wire.extender import (
     ReserveCode,
     ReserveRequest,
+    UnreserveRequest,
     decode_reserve_request,
     decode_unreserve_request,
     encode_reserve_answer,
@@ -46,13 +47,17 @@ async def answer_reserve(desk: Desk, body: bytes) -> bytes:
     """`{"Code", "Reasons"}`; trouble of ours is Code "Error": ask again. Safe to repeat."""
     request = decode_reserve_request(body)
     try:
-        order = await desk.order("reserve", _reference(request), request.node)
-        said = await _said(desk, request)
-        if isinstance(said, ObjectError):
-            return encode_reserve_answer(ReserveCode.UNRESOLVABLE, [Reason.UNREADABLE])
-        answer = await desk.binder.reserve(order, said=said, to="held")
-    except (LedgerUnavailable, ClusterUnavailable) as error:
+        return await desk.in_time(_reserve(desk, request))
+    except (LedgerUnavailable, ClusterUnavailable, TooLate) as error:
         return encode_reserve_answer(ReserveCode.ERROR, [str(error)])
+
+
+async def _reserve(desk: Desk, request: ReserveRequest) -> bytes:
+    order = await desk.order("reserve", _reference(request), request.node)
+    said = await _said(desk, request)
+    if isinstance(said, ObjectError):
+        return encode_reserve_answer(ReserveCode.UNRESOLVABLE, [Reason.UNREADABLE])
+    answer = await desk.binder.reserve(order, said=said, to="held")
     reason = words_of(answer)
     return encode_reserve_answer(CODES[answer.outcome][0], [reason] if reason else [])
 
@@ -61,13 +66,17 @@ async def answer_unreserve(desk: Desk, body: bytes) -> bytes:
     """`{"Code", "Reasons"}`; a hold that is not there is a success too. Safe to repeat."""
     request = decode_unreserve_request(body)
     try:
-        order = await desk.order("unreserve", request.pod, request.node)
-        await desk.ledger.unreserve_pod(
-            order.uid, node=order.node, stamp=order.stamp, context=order.context
-        )
-    except LedgerUnavailable as error:
+        await desk.in_time(_unreserve(desk, request))
+    except (LedgerUnavailable, TooLate) as error:
         return encode_reserve_answer(ReserveCode.ERROR, [str(error)])
     return encode_reserve_answer(ReserveCode.SUCCESS)
+
+
+async def _unreserve(desk: Desk, request: UnreserveRequest) -> None:
+    order = await desk.order("unreserve", request.pod, request.node)
+    await desk.ledger.unreserve_pod(
+        order.uid, node=order.node, stamp=order.stamp, context=order.context
+    )
 
 
 def _reference(request: ReserveRequest) -> PodReference:
