@@ -50,6 +50,18 @@ class Lines:
         return response
 
 
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """The answer of something on the way that is no API server: a proxy's page, or its JSON."""
+
+    code: int = 404
+    body: str = "<html><body>404 not found</body></html>"
+
+    async def answer(self, request: web.Request, go_on: GoOn) -> web.StreamResponse:
+        kind = "text/html" if self.body.startswith("<") else "application/json"
+        return web.Response(status=self.code, text=self.body, content_type=kind)
+
+
 def error_event(code: int = 410, reason: str = "Expired") -> Lines:
     """200, then an ERROR in the stream."""
     status = status_body(code, reason, "too old resource version: 1 (2)")

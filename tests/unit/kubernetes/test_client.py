@@ -11,7 +11,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.fake_api.faults import Cut, DoneButUnanswered, Fault, Lines, Refuse, Silence
+from tests.support.fake_api.faults import (
+    Cut,
+    DoneButUnanswered,
+    Fault,
+    Foreign,
+    Lines,
+    Refuse,
+    Silence,
+)
 from tests.support.fake_api.samples import node, pod, virtual_machine
 from tests.support.fake_api.server import FakeApi
 
@@ -93,9 +101,29 @@ async def test_get_of_what_is_not_there_gives_none(client: KubeApi) -> None:
     assert await client.get(paths.pod_path(POD), PodObject) is None
 
 
-async def test_get_of_a_kind_that_is_not_installed_gives_none() -> None:
+async def test_get_of_a_kind_that_is_not_installed_is_told_from_what_is_not_there() -> None:
     async with FakeApi(with_vms=False) as bare, KubeApi(bare.access()) as client:
-        assert await client.get(paths.virtual_machine_path("default", "vm"), VmObject) is None
+        with pytest.raises(NotServed):
+            await client.get(paths.virtual_machine_path("default", "vm"), VmObject)
+
+
+@pytest.mark.parametrize("body", ["<html>404 not found</html>", "{}", '{"reason":"nobody home"}'])
+async def test_get_believes_no_404_but_the_api_servers_own(
+    api: FakeApi, client: KubeApi, body: str
+) -> None:
+    """A page of a proxy in between was taken for the proof that a pod is gone."""
+    api.store.create("pods", pod("p"))
+    api.next("get", "pods", Foreign(404, body))
+
+    with pytest.raises(ClusterUnavailable):
+        await client.get(paths.pod_path(POD), PodObject)
+
+
+async def test_get_of_an_object_without_metadata_is_refused(api: FakeApi, client: KubeApi) -> None:
+    api.next("get", "pods", Foreign(200, "{}"))
+
+    with pytest.raises(ObjectError, match="metadata"):
+        await client.get(paths.pod_path(POD), BareObject)
 
 
 async def test_get_of_an_object_that_cannot_be_read_says_where(
@@ -148,10 +176,12 @@ async def test_list_of_a_kind_that_is_not_installed_is_told_from_an_empty_one() 
             await client.list_all(paths.VIRTUAL_MACHINES, VmObject)
 
 
+@pytest.mark.parametrize("body", ["<html>welcome</html>", "{}", '{"items":[]}'])
 async def test_list_that_is_none_makes_the_cluster_unavailable(
-    api: FakeApi, client: KubeApi
+    api: FakeApi, client: KubeApi, body: str
 ) -> None:
-    api.next("list", "pods", Lines((b"<html>welcome</html>",)))
+    """Any JSON object was a list of nothing: books were built without the cluster's pods."""
+    api.next("list", "pods", Foreign(200, body))
 
     with pytest.raises(ClusterUnavailable, match="list pods: the answer is no list"):
         await client.list_all(paths.PODS, PodObject)

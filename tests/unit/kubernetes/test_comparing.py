@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.cluster_double import runs_vm
+from tests.support.fake_api.faults import Foreign
 from tests.support.fake_api.samples import Json, node, pod
 from tests.support.fake_api.server import FakeApi
 from tests.support.live import (
@@ -189,6 +190,32 @@ async def test_compare_goes_past_what_cannot_be_read(live: Live, api: FakeApi) -
     assert await live.reserved() == (2000, 64)
     api.store.remove("pods", "default/web")
     await live.until_at("u1", "unknown")
+
+
+async def test_compare_finds_that_a_node_left_whose_successor_cannot_be_read_yet(
+    live: Live, api: FakeApi
+) -> None:
+    """A new node has no allocatable at first: the old one's capacity was given away for it."""
+    await live.leader._upkeep.stop()
+    api.store.remove("nodes", "n1")
+    api.store.create("nodes", {**node("n1", uid="another"), "status": {}})
+
+    await live.compare()
+
+    assert await live.front.raw.hkeys(KEYS.key("nodes")) == []
+
+
+async def test_compare_believes_no_404_of_a_proxy(live: Live, api: FakeApi) -> None:
+    """Running pods that a list lacked were booked as deleted, and refused for ten minutes."""
+    api.store.create("pods", pod("web", node="n1", uid="u1", cpu="2"))
+    await live.until_at("u1", "bound n1")
+    api.next("list", "pods", Foreign(200, '{"metadata":{"resourceVersion":"1002"},"items":[]}'))
+    api.next("get", "pods", Foreign())
+
+    await live.compare()
+
+    assert await live.reserved() == (2000, 64)
+    assert live.reconciler.repaired == 0
 
 
 async def test_compare_notices_a_cluster_that_went_back_and_builds_anew(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.cluster_double import runs_vm
-from tests.support.fake_api.faults import DoneButUnanswered, Lines, Refuse
+from tests.support.fake_api.faults import DoneButUnanswered, Foreign, Lines, Refuse
 from tests.support.fake_api.samples import Json, node, pod, virtual_machine
 from tests.support.fake_api.server import FakeApi
 from tests.support.live import CLUSTER_UID, at, cluster, metadata, phase
@@ -288,6 +288,33 @@ async def test_facts_on_leaves_out_what_cannot_be_read(
     api.store.create("pods", pod("bad", node="n1", cpu="abc"))
 
     assert [fact.uid for fact in await source.facts_on(N1)] == ["u1"]
+
+
+async def test_facts_on_leaves_out_no_pod_whose_vm_could_not_be_asked_for(
+    source: KubernetesSource, api: FakeApi
+) -> None:
+    """The node was booked as if that pod were not on it, and its room given away."""
+    api.store.create("virtualmachines", virtual_machine("vm-a"))
+    owned = runs_vm(vm="vm-a", annotations={})
+    api.store.create("pods", pod("web", node="n1", uid="u1", **owned))
+    api.next("get", "virtualmachines", Refuse(500))
+
+    with pytest.raises(ClusterUnavailable):
+        await source.facts_on(N1)
+
+
+async def test_a_vm_object_that_cannot_be_read_is_the_pods_problem(
+    source: KubernetesSource, api: FakeApi
+) -> None:
+    """Its pod could not be read at all: a hold of it could never be settled."""
+    owned = runs_vm(vm="vm-a", annotations={})
+    api.store.create("pods", pod("web", node="n1", uid="u1", **owned))
+    api.always("get", "virtualmachines", Foreign(200, '{"metadata":7}'))
+
+    fact = await fact_of(source)
+
+    assert (fact.node, fact.vm, bool(fact.problem)) == ("n1", None, True)
+    assert await source.facts_on(N1) == [fact]
 
 
 async def test_a_vm_without_annotation_is_read_through_its_object(

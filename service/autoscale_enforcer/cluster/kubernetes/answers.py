@@ -150,9 +150,13 @@ class _AnyMetadata(KubeStruct):
 def read_list(asked: str, body: bytes) -> ListBody:
     """The list, its objects not yet decoded; raises ClusterUnavailable where it is none."""
     try:
-        return decode(body, ListBody)
+        found = decode(body, ListBody)
     except ObjectError as error:
         raise ClusterUnavailable(f"{asked}: the answer is no list: {error}") from error
+    if not found.resource_version:
+        # Else any other JSON would be a list of nothing, and all that is known gone.
+        raise ClusterUnavailable(f"{asked}: the answer is no list: it has no resourceVersion")
+    return found
 
 
 async def read_items(items: Iterable[msgspec.Raw], kind: type[K]) -> Page[K]:

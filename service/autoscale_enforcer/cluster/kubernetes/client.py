@@ -34,7 +34,7 @@ from autoscale_enforcer.cluster.kubernetes.transport import (
     Transport,
     our_errors,
 )
-from autoscale_enforcer.errors import ClusterUnavailable
+from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 from autoscale_enforcer.objects.decode import decode
 
 PAGE_SIZE = 500
@@ -64,17 +64,21 @@ class KubeApi:
         await self._transport.close()
 
     async def get(self, path: str, kind: type[K]) -> K | None:
-        """The object as it is now; None: there is none, or its kind is not served here.
+        """The object as it is now; None: the API server says in its own words that there is none.
 
-        Raises ObjectError where it cannot be read.
+        Raises NotServed for any other 404, be it of a kind that is not served here or of a proxy in
+        between, and ObjectError for what came and cannot be read.
         """
         await self.budget.take()
         asked = asked_for("get", path)
         request = Request("GET", path)
         answer = await self._transport.call(asked, request, within=self.settings.request)
-        if answer.status == 404:
+        if answer.status == 404 and read_status(answer.body).reason == "NotFound":
             return None
-        return decode(_good(asked, answer), kind)
+        found = decode(_good(asked, answer), kind)
+        if found.metadata is None:
+            raise ObjectError("metadata", "missing")
+        return found
 
     async def list_pages(
         self, path: str, kind: type[K], *, limit: int = PAGE_SIZE, metered: bool = True

@@ -76,7 +76,9 @@ class Comparison:
                 self._mends.put_node(fact, mends=True)
             await turns.pause()
         for found in bad:
-            missing.pop(NodeName(found.name), None)
+            name = NodeName(found.name)
+            if found.uid in ("", missing.get(name)):  # else a new node has the name
+                missing.pop(name, None)
         there = await self._still_there(
             {uid: node_path(name) for name, uid in missing.items()}, all_of=NODES
         )

@@ -34,7 +34,11 @@ class Forbidden(ApiRefusal):
 
 
 class NotServed(ApiRefusal):
-    """The cluster does not know this kind of object, such as a CRD that is not installed."""
+    """Not found, and that in other words than Kubernetes has for an object that is not there.
+
+    So an API server answers for a kind that it does not know, such as a CRD that is not installed;
+    but so may anything between us and it. It proves of no object that it is gone.
+    """
 
 
 class Status(msgspec.Struct):

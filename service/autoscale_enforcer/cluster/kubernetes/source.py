@@ -68,7 +68,7 @@ class KubernetesSource:
     async def read_pod(self, name: PodName) -> PodFact | None:
         """The pod of that name now, with its VM; None: there is none."""
         found = await _read(self._api.get(pod_path(name), PodObject))
-        return None if found is None else await self._with_vm(found)
+        return None if found is None else await _read(self._with_vm(found))
 
     async def pods_on(self, node: NodeName) -> set[PodUid]:
         """UIDs of the unfinished pods that are on the node now."""
@@ -80,19 +80,22 @@ class KubernetesSource:
         }
 
     async def facts_on(self, node: NodeName) -> list[PodFact]:
-        """The pods that are on the node now, those that cannot be read left out."""
+        """The pods that are on the node now, those that cannot be read left out.
+
+        All or nothing: a pod whose VM could not be asked for is not left out.
+        """
         listing = await self._api.list_all(pods_on_path(node), PodObject)
         facts = []
         for pod in listing.items:
             try:
                 facts.append(await self._with_vm(pod))
-            except ClusterUnavailable:
+            except ObjectError:
                 continue
         return facts
 
     async def virtual_machine(self, namespace: str, name: str) -> VmObject | None:
         """The VirtualMachine now; None: there is none, or the cluster knows no such kind."""
-        return await _read(self._api.get(virtual_machine_path(namespace, name), VmObject))
+        return await _read(self._vm_object(namespace, name))
 
     async def bind(
         self, uid: PodUid, name: PodName, *, node: NodeName, resource_version: str
@@ -134,7 +137,7 @@ class KubernetesSource:
         path = pod_status_path(fact.full_name)
         reply = await self._api.patch(path, body, STRATEGIC_MERGE_PATCH)
         if reply.status == 200:
-            return await self._with_vm(_made(lambda: decode(reply.body, PodObject)))
+            return await _read(self._with_vm(_made(lambda: decode(reply.body, PodObject))))
         if reply.status in (404, 409, 422):  # gone, or another pod has its name (422)
             found = await self.read_pod(fact.full_name)
             if found is None or found.uid != fact.uid or found.node:
@@ -167,13 +170,23 @@ class KubernetesSource:
         }
 
     async def _with_vm(self, pod: PodObject) -> PodFact:
+        """ObjectError where the pod cannot be read; a VM that cannot be is the fact's problem."""
         namespace, owner = vm_key(pod)
-        fact = _made(lambda: read_pod(pod, None))
+        fact = read_pod(pod, None)
         # Where the pod's annotation says what the VM has, its object is not needed.
         if not owner or not fact.problem:
             return fact
-        vm = await self.virtual_machine(namespace, owner)
-        return _made(lambda: read_pod(pod, vm))
+        try:
+            vm = await self._vm_object(namespace, owner)
+        except ObjectError:
+            return fact
+        return read_pod(pod, vm)
+
+    async def _vm_object(self, namespace: str, name: str) -> VmObject | None:
+        try:
+            return await self._api.get(virtual_machine_path(namespace, name), VmObject)
+        except NotServed:
+            return None
 
 
 def vm_key(pod: PodObject) -> tuple[str, str]:
