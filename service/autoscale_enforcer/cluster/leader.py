@@ -147,6 +147,7 @@ class Leader:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _renew(self) -> None:
+        asked_at = self._clock()  # an answer that came late must not make the lease look longer
         lead, _ = await self._ledger.take_lease(
             holder=self._settings.replica,
             token=self._token,
@@ -154,7 +155,7 @@ class Leader:
         )
         if lead is not Lead.LEADER:
             raise LostLead
-        self._renewed_at = self._clock()
+        self._renewed_at = asked_at
 
     async def _build(self, leader: Leadership) -> None:
         if self._had_books:  # a Binding of the lost books may still be on its way

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 from autoscale_enforcer.config.scheduler_config import (
@@ -24,8 +23,6 @@ class LiveConfig:
     """Why the newest config is kept out, path first; empty where it is the current one."""
     refused: int = 0
     """How many were kept out since the start."""
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set with each good config; whoever waits for it clears it."""
 
     def offer(self, text: bytes, *, version: str) -> bool:
         """Take a config that has come; a bad one is kept out and what holds stays."""
@@ -35,5 +32,4 @@ class LiveConfig:
             self.problems, self.refused = error.problems, self.refused + 1
             return False
         self.current, self.version, self.problems = config, version, []
-        self.changed.set()
         return True

@@ -6,14 +6,16 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from tests.support.cluster_double import runs_vm
-from tests.support.fake_api.faults import Refuse, Silence
+from tests.support.fake_api.faults import Held, Refuse, Silence
 from tests.support.fake_api.samples import Json, pod
 from tests.support.fake_api.server import FakeApi
 from tests.support.live import (
     FOLLOWING,
+    Clock,
     Live,
     StartLive,
 )
@@ -28,7 +30,14 @@ from autoscale_enforcer.model.facts import PodFact
 
 MIB = 1 << 20
 KEYS = Keys("default")
-HELD = "2026-01-01T00:00:00Z"
+TAKES_A_CORE = b"""{
+    "nodeDefaults": {
+        "cpu": {"watermark": 0.9, "system": "1"},
+        "memory": {"watermark": 0.9, "system": "0"},
+        "computeUnit": {"vCPUs": 0.25, "mem": 1}
+    },
+    "memBlockSize": "1Gi"
+}"""
 
 
 def vm_pod(name: str, node: str = "n1", **runs: Any) -> Json:
@@ -194,7 +203,53 @@ async def test_an_epoch_that_began_during_the_compare_stays_suspect(live: Live) 
     assert await state(live) == "SETTLED"
 
 
+# Comparing
+
+
+async def test_a_compare_for_a_new_config_that_was_broken_off_is_done_all_the_same(
+    live: Live, api: FakeApi
+) -> None:
+    """The ledger was away for a moment. Nothing was followed any more for minutes, while it led,
+    and the nodes kept the capacity of the old config.
+    """
+    held = Held()
+    api.next("list", "nodes", held)
+    assert live.config.offer(TAKES_A_CORE, version="2")
+    turn = asyncio.ensure_future(live.leader._try_turn())
+    await held.arrived.wait()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(live.leader, "_renew", AsyncMock(side_effect=LedgerUnavailable("away")))
+        await turn
+    held.release.set()
+
+    await live.leader._try_turn()
+
+    api.store.create("pods", pod("new", node="n1", uid="u1", cpu="1"))
+    await live.until_at("u1", "bound n1")
+    assert (await live.front.node()).cap_cpu == 7000
+
+
 # Leading
+
+
+async def test_a_lease_is_reckoned_from_when_it_was_asked_for(start_live: StartLive) -> None:
+    """It was reckoned from the answer, so a slow one made two replicas believe that they lead."""
+    clock = Clock()
+    live = await start_live(clock=clock, lease=timedelta(seconds=3))
+    take = live.front.ledger.take_lease
+
+    async def slowly(**words: Any) -> Any:
+        answer = await take(**words)
+        clock.now += 2
+        return answer
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(live.front.ledger, "take_lease", slowly)
+        await live.lead()
+
+    assert live.leader.is_leading
+    clock.now += 1.5
+    assert not live.leader.is_leading
 
 
 async def test_a_paused_former_leader_writes_nothing(

@@ -82,6 +82,7 @@ class Reconciler:
         self._mending: Context = {"replica": replica, "verb": "compare"}
         self._settings = settings
         self._compared_at = 0.0
+        self._compared_with = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._reflectors: list[Reflector[Any, Any]] = []
         self._comparison = Comparison(api, ledger, config, self)
@@ -100,28 +101,32 @@ class Reconciler:
 
     async def build(self, leader: Leadership) -> None:
         """Load everything beside the books; later changes wait for `go_live`."""
-        self._config.changed.clear()
+        config = self._config.version
         await self._claim()
         await self._follow(is_build=True)
         await self._until(self.pump.flush(leader))
-        self._compared_at = time.monotonic()
+        self._compared_at, self._compared_with = time.monotonic(), config
 
     def go_live(self, leader: Leadership) -> None:
         """Carry facts to the books from now on."""
         self._tasks.append(asyncio.create_task(self.pump.run(leader), name="fact pump"))
 
     async def compare(self, leader: Leadership) -> None:
-        """List everything anew, and make the ledger say what the lists say."""
-        self._config.changed.clear()
+        """List everything anew, and make the ledger say what the lists say.
+
+        One that was broken off is due still: by then it has stopped what followed the cluster.
+        """
+        config = self._config.version
         await self._follow(is_build=False)
         self.go_live(leader)
         await self._until(self.pump.drained())
-        self._compared_at = time.monotonic()
+        self._compared_at, self._compared_with = time.monotonic(), config
 
     def is_due(self) -> bool:
-        """The config has changed, or the last compare is long ago."""
+        """The config is another than at the last whole compare, or that one is long ago."""
         age = time.monotonic() - self._compared_at
-        return self._config.changed.is_set() or age > self._settings.compare_every.total_seconds()
+        is_old = age > self._settings.compare_every.total_seconds()
+        return is_old or self._compared_with != self._config.version
 
     def readings(self) -> dict[str, float]:
         """For metrics: how well the cluster is followed. Empty of ages while it is not."""
