@@ -5,19 +5,21 @@
 -- KEYS[1] nodes      hash   r   rows
 -- KEYS[2] changes    zset   r   version of each changed node, removed ones included
 -- KEYS[3] meta       hash   r   epoch, state, versions
+-- KEYS[4] freezes    hash   r   where an operator has stopped grants
 -- ARGV[1] epoch      str        epoch of the rows the caller has; empty where it has none
 -- ARGV[2] since      int >=0    version of the rows the caller has
 --
--- Returns {word, epoch, version, state, settle_ms, name, row, name, row, ...}
+-- Returns {word, epoch, version, state, settle_ms, freezes, name, row, name, row, ...}
 --   DELTA      what changed since then; an empty row: the node is gone
 --   FULL       every node there is; what is not named is gone
 --   UNBUILT    no books; the rest of the answer is empty
+-- Freezes: {node or *, note, ...}, few or none
 --
 -- Keeps:  nothing is written
 -- Again:  the same, or newer
 -- Cost:   O(changed nodes), or O(nodes) for FULL
 -- Include:
-local keys = {nodes = KEYS[1], changes = KEYS[2], meta = KEYS[3]}
+local keys = {nodes = KEYS[1], changes = KEYS[2], meta = KEYS[3], freezes = KEYS[4]}
 local epoch, since = ARGV[1], tonumber(ARGV[2])
 
 local meta = redis.call('HMGET', keys.meta, 'epoch', 'version', 'state', 'settle_ms', 'oldest')
@@ -25,7 +27,10 @@ if not meta[1] then
   return {'UNBUILT'}
 end
 local full = meta[1] ~= epoch or since < tonumber(meta[5])
-local out = {full and 'FULL' or 'DELTA', meta[1], tonumber(meta[2]), meta[3], tonumber(meta[4])}
+local out = {
+  full and 'FULL' or 'DELTA', meta[1], tonumber(meta[2]), meta[3], tonumber(meta[4]),
+  redis.call('HGETALL', keys.freezes),
+}
 if full then
   for _, item in ipairs(redis.call('HGETALL', keys.nodes)) do
     out[#out + 1] = item

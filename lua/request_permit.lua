@@ -9,7 +9,8 @@
 -- KEYS[5] changes    zset   w   version of the node
 -- KEYS[6] deadlines  zset   w   for the includes; not touched here
 -- KEYS[7] meta       hash   rw  epoch, state, version counter
--- KEYS[8] journal    stream w   what changed
+-- KEYS[8] freezes    hash   r   where an operator has stopped grants
+-- KEYS[9] journal    stream w   what changed
 -- ARGV[1] epoch      str        the epoch this replica knows
 -- ARGV[2] stamp      int >0     Redis time at which the call reached us, us
 -- ARGV[3] name       str        namespace/name
@@ -35,11 +36,11 @@
 -- Keeps:  I1 sums, I3 no grant over capacity, I5 growth only when room has come
 -- Again:  same stamp -> at least the same permit
 -- Cost:   O(log nodes)
--- Include: charge, copy_row, count_pod, journal_pod, load_node, now_us, pod_row, room_for,
---   save_nodes, save_pod, unsettled
+-- Include: charge, copy_row, count_pod, frozen, journal_pod, load_node, now_us, pod_row,
+--   room_for, save_nodes, save_pod, unsettled
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
-  deadlines = KEYS[6], meta = KEYS[7], journal = KEYS[8],
+  deadlines = KEYS[6], meta = KEYS[7], freezes = KEYS[8], journal = KEYS[9],
 }
 local epoch, stamp, name = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local asked = {cpu = tonumber(ARGV[4]), mem = tonumber(ARGV[5])}
@@ -77,7 +78,7 @@ after.heard, after.stamp = epoch, stamp
 count_pod(node, pod, -1)
 -- Counted as heard before the node is judged: it may be the one that the node waited for.
 local heard = node.heard + 1
-local frozen = pod.moving == 1
+local stays = pod.moving == 1 or frozen(keys, pod.node)
   or unsettled({vms = node.vms + 1, heard = heard}, meta[2], tonumber(meta[3]), now_us())
 local what = 'request'
 for _, r in ipairs({'cpu', 'mem'}) do
@@ -90,7 +91,7 @@ for _, r in ipairs({'cpu', 'mem'}) do
     end
   end
   local over = after['over_' .. r]
-  if asked[r] > amount and not frozen then
+  if asked[r] > amount and not stays then
     local left = node['cap_' .. r] - node['reserved_' .. r] - charge(amount, over)
     amount = amount + math.min(asked[r] - amount, room_for(left, over, factor[r]))
   end

@@ -11,7 +11,8 @@
 -- KEYS[6] deadlines  zset   w   when the hold lapses
 -- KEYS[7] gone       zset   rw  UIDs that hold nothing any more
 -- KEYS[8] meta       hash   rw  epoch, state, version counter, row counts
--- KEYS[9] journal    stream w   what changed
+-- KEYS[9] freezes    hash   r   where an operator has stopped grants
+-- KEYS[10] journal   stream w   what changed
 -- ARGV[1] epoch      str        the epoch this replica knows
 -- ARGV[2] stamp      int >0     Redis time at which the call reached us, us
 -- ARGV[3] uid        str
@@ -28,6 +29,7 @@
 --   BOUND      cpu mem rv  bound here already; nothing written
 --   NO_ROOM    short     cpu, mem or cpu_mem is missing; nothing written
 --   NO_NODE              nobody knows the node, or it has left; nothing written
+--   FROZEN               an operator has stopped grants there; nothing written
 --   UNSETTLED            what was told before a loss may be missing there; nothing written
 --   BUSY       node      a Binding to that other node is under way; nothing written
 --   CONFLICT   node      bound to that other node; nothing written
@@ -42,11 +44,12 @@
 -- Keeps:  I1 sums, I2 one node a pod, I3 no grant over capacity, I5 repeats
 -- Again:  same uid, node, stamp -> same word, counted once; the deadline is renewed
 -- Cost:   O(log held pods)
--- Include: count_pod, drop_replaced, journal_pod, load_node, name_holder, needs, newer, now_us,
---   pod_row, save_nodes, save_pod, set_charges, short_of, standing, take_off, unsettled
+-- Include: count_pod, drop_replaced, frozen, journal_pod, load_node, name_holder, needs, newer,
+--   now_us, pod_row, save_nodes, save_pod, set_charges, short_of, standing, take_off, unsettled
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
-  deadlines = KEYS[6], gone = KEYS[7], meta = KEYS[8], journal = KEYS[9],
+  deadlines = KEYS[6], gone = KEYS[7], meta = KEYS[8], freezes = KEYS[9],
+  journal = KEYS[10],
 }
 local epoch, stamp, uid, name = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local said, to, hold_ms = ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -84,7 +87,9 @@ take_off(loaded, keys, pod, epoch)
 take_off(loaded, keys, other_pod, epoch)
 set_charges(after)
 local short, more = short_of(node, pod and pod.node == name and pod or nil, after)
-if more and unsettled(node, meta[2], tonumber(meta[3]), now) then
+if more and frozen(keys, name) then
+  return {'FROZEN'}
+elseif more and unsettled(node, meta[2], tonumber(meta[3]), now) then
   return {'UNSETTLED'}
 elseif short ~= '' then
   return {'NO_ROOM', short}

@@ -12,7 +12,7 @@ from redis.crc import key_slot
 
 from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.connection import ConnectionSettings
-from autoscale_enforcer.ledger.keys import BINDINGS, BOOKS, LEASE, Keys
+from autoscale_enforcer.ledger.keys import BESIDE, BOOKS, Keys
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Confirm, Lead, Permit, Release, Reserve
 from autoscale_enforcer.ledger.scripts import load_scripts, scripts_folder
@@ -40,7 +40,7 @@ def declared_types() -> dict[str, set[str]]:
 
 
 def test_every_key_of_the_scripts_is_in_the_catalogue() -> None:
-    assert declared_types().keys() == {*BOOKS, LEASE, BINDINGS}
+    assert declared_types().keys() == {*BOOKS, *BESIDE}
 
 
 def test_every_key_has_one_type() -> None:

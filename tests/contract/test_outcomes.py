@@ -6,29 +6,41 @@ from enum import StrEnum
 
 import pytest
 
-from autoscale_enforcer.ledger.outcomes import Confirm, Fact, Keep, Lead, Permit, Release, Reserve
+from autoscale_enforcer.ledger.outcomes import (
+    Confirm,
+    Fact,
+    Keep,
+    Lead,
+    Order,
+    Permit,
+    Release,
+    Reserve,
+)
 from autoscale_enforcer.ledger.scripts import load_scripts
 
 ENUMS: dict[type[StrEnum], set[str]] = {
     Reserve: {"reserve_pod"},
-    Release: {"unreserve_pod", "abandon_bind"},
+    Release: {"unreserve_pod", "abandon_bind", "release_leftover"},
     Confirm: {"confirm_bind"},
     Permit: {"request_permit"},
     Fact: {"put_pod", "put_node", "delete_pod", "delete_node"},
     Keep: {"claim_ledger", "put_config", "trim_changes"},
     Lead: {
         *("take_lease", "drop_lease", "begin_build", "load_row", "publish_build"),
-        "settle_ledger",
+        *("settle_ledger", "note_compared"),
     },
+    Order: {"freeze_grants", "thaw_grants"},
 }
 
 READS = {
+    "ask_compare": {"ASKED"},
     "check_ledger": {"SETTLED", "SUSPECT", "UNBUILT"},
     "find_lapsed": {"LAPSED"},
     "note_binding": {"NOTED"},
     "read_bindings": {"BINDINGS"},
     "read_books": {"BOOKS"},
     "read_changes": {"DELTA", "FULL", "UNBUILT"},
+    "read_compare": {"COMPARE"},
     "read_config": {"CONFIG", "NOTHING"},
     "scan_pods": {"PORTION"},
     "read_pod": {"POD", "GONE", "UNKNOWN"},

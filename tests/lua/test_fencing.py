@@ -38,6 +38,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "blob": b"",
         **CONTEXT,
     },
+    "release_leftover": {"uid": "u1", **CONTEXT},
     "request_permit": {
         "stamp": 99,
         "name": "default/u1",

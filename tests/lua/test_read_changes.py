@@ -14,7 +14,7 @@ def named(answer: list[Any]) -> dict[str, int | None]:
     """Node name to the version of its row; None where it is gone."""
     return {
         name.decode(): NodeRow.decode(row.decode()).version if row else None
-        for name, row in zip(answer[5::2], answer[6::2], strict=True)
+        for name, row in zip(answer[6::2], answer[7::2], strict=True)
     }
 
 

@@ -24,6 +24,8 @@ class Expected:
     bindings: dict[str, str]
     aside: dict[str, str]
     """What `meta` keeps of other things than the books."""
+    freezes: dict[str, str]
+    compare: dict[str, str]
 
 
 def expected(answer: Answer, story: Story) -> Expected:
@@ -38,6 +40,8 @@ def expected(answer: Answer, story: Story) -> Expected:
         lease,
         {str(uid): str(node) for uid, node in world.bindings.items()},
         _aside(world),
+        dict(world.freezes),
+        dict(world.compare),
     )
 
 
@@ -71,7 +75,21 @@ def aligned(should: Expected, is_: Keyspace, slack_ms: int) -> Expected:
     """`should` with the server's moments in the place of its own, where they are close enough."""
     live = should.live and _moments_of(should.live, is_.live, slack_ms)
     building = should.building and _moments_of(should.building, is_.building, slack_ms)
-    return replace(should, live=live, building=building)
+    freezes = {
+        node: near(note, is_.freezes.get(node), slack_ms) for node, note in should.freezes.items()
+    }
+    asked = should.compare.get("asked")
+    compare = dict(should.compare)
+    if asked:
+        compare["asked"] = near(asked, is_.compare.get("asked"), slack_ms * 1000)
+    return replace(should, live=live, building=building, freezes=freezes, compare=compare)
+
+
+def near(mine: object, its: object, slack: int) -> str:
+    """The server's text in the place of ours, where the moments before the words are close."""
+    (my_moment, *mine_too), (moment, *words) = (str(text).split(" ", 1) for text in (mine, its))
+    close = moment.isdigit() and mine_too == words and abs(int(my_moment) - int(moment)) <= slack
+    return str(its if close else mine)
 
 
 def _moments_of(should: Found, is_: Found, slack_ms: int) -> Found:

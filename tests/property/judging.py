@@ -11,7 +11,7 @@ from autoscale_enforcer.ledger.verify import Books as Found
 from autoscale_enforcer.ledger.verify import breaches
 from autoscale_enforcer.model.ids import PodUid
 from autoscale_enforcer.model.rows import PodRow
-from tests.property.expecting import Expected, aligned
+from tests.property.expecting import Expected, aligned, near
 from tests.property.server_side import Keyspace
 from tests.property.story import Step
 from tests.property.telling import entries, told
@@ -20,7 +20,8 @@ from tests.reference.by_script import REFUSED
 from tests.reference.world import HAPPENINGS
 
 ASIDE = {"cluster", "config_version", "config"}
-TELL_TIME = {"check_ledger", "find_lapsed"}
+TELL_TIME = {"check_ledger", "find_lapsed", "ask_compare"}
+TELL_FREEZE = {"freeze_grants", "thaw_grants"}
 
 
 @dataclass(slots=True)
@@ -70,12 +71,16 @@ class Judge:
             return
         self.words[step.script, answer[0].decode()] += 1
         if step.script == "read_changes" and should.live:
-            yield from self.reader.take(answer, after.live)
+            yield from self.reader.take(answer, after.live, after.freezes)
             return
         is_ = [item.decode() if isinstance(item, bytes) else item for item in answer]
         if step.script in TELL_TIME and abs(int(is_[1]) - should.now) <= self.slack_ms * 1000:
             is_[1] = str(should.now)
         want = _whole_answer(step, should, self.before, after)
+        if step.script in TELL_FREEZE and want[1:]:
+            want[1] = near(want[1], is_[-1], self.slack_ms)
+        if step.script == "read_compare":
+            want[1] = near(want[1], is_[1], self.slack_ms * 1000)
         if is_ != want and should.answer != [REFUSED]:
             yield f"answered {is_}, not {want}"
 
@@ -114,8 +119,9 @@ def _is_repeated(before: PodRow | None, after: PodRow | None) -> bool:
 
 def _whole_answer(step: Step, should: Expected, before: Keyspace, after: Keyspace) -> list[Any]:
     """The model's answer, with what it leaves out."""
-    word, *rest = should.answer or ["UNBUILT"]
     live, now = should.live or Found(), str(should.now)
+    word, *rest = should.answer or ["UNBUILT"]
+    rest = [now] if word == "ASKED" else rest
     match word:
         case "UNBUILT" if step.script == "check_ledger":
             return [word, now, "", 0, 0]
@@ -143,6 +149,8 @@ def _keyspace(step: Step, should: Expected, after: Keyspace) -> Iterator[str]:
     if should.lease and after.lease_ms <= 0:
         yield f"the lease never ends: {after.lease_ms}"
     yield from _differ("bindings", should.bindings, after.bindings)
+    yield from _differ("freezes", should.freezes, after.freezes)
+    yield from _differ("compare", should.compare, after.compare)
     aside = {name: after.live.meta[name] for name in ASIDE & after.live.meta.keys()}
     yield from _differ("aside", should.aside, aside)
     if should.live:

@@ -63,6 +63,8 @@ class Keyspace:
     lease: dict[str, str] = field(default_factory=dict)
     lease_ms: int = 0
     bindings: dict[str, str] = field(default_factory=dict)
+    freezes: dict[str, str] = field(default_factory=dict)
+    compare: dict[str, str] = field(default_factory=dict)
 
 
 class Scripted:
@@ -127,7 +129,8 @@ class Scripted:
             pipe.evalsha(self._reader.sha, len(keys), *keys, 1, ENTRIES)
         pipe.hgetall(self.keys.key("lease"))
         pipe.pttl(self.keys.key("lease"))
-        pipe.hgetall(self.keys.key("bindings"))
+        for key in ("bindings", "freezes", "compare"):
+            pipe.hgetall(self.keys.key(key))
 
     def _keyspace(self, answers: Iterator[Any], step: Step) -> Keyspace:
         live = next(answers)
@@ -145,6 +148,8 @@ class Scripted:
             lease=_text(next(answers)),
             lease_ms=next(answers),
             bindings=_text(next(answers)),
+            freezes=_text(next(answers)),
+            compare=_text(next(answers)),
         )
 
     def _new_entries(self, newest: list[Any]) -> Iterator[tuple[JournalEntry, bytes]]:

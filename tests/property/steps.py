@@ -258,6 +258,43 @@ def _aside(rng: Random, story: Story) -> Iterator[Step]:
             yield Step("read_bindings")
 
 
+def _freeze(rng: Random, story: Story) -> Iterator[Step]:
+    """Grants are stopped, somebody wants one all the same, and mostly they are let go on."""
+    node = rng.choice(["*", *NODES])
+    yield _order(rng, "freeze_grants", node)
+    if not rng.randrange(3):
+        yield _order(rng, "freeze_grants", node)
+    for _ in range(rng.randrange(1, 4)):
+        yield from rng.choice([_reserve, _request, _request])(rng, story)
+    if not rng.randrange(3):
+        yield from _read_changes(rng, story)
+    for frozen in [*story.world.freezes, *(["n1"] if rarely(rng, 3) else [])]:
+        if not rarely(rng, 5):
+            yield _order(rng, "thaw_grants", frozen)
+
+
+def _order(rng: Random, script: str, node: str) -> Step:
+    words: Arguments = {"most": MOST, "context": b"why" + bytes([65 + rng.randrange(3)])}
+    return Step(script, {"node": node, "dry": int(rarely(rng, 4)), **words})
+
+
+def _compare(rng: Random, story: Story) -> Iterator[Step]:
+    """A compare is asked for, and somebody who leads, or does not, answers."""
+    if rng.randrange(2):
+        yield Step("ask_compare", {"most": MOST, "context": b"why"})
+    yield Step("read_compare")
+    token = story.world.lease[1] if story.world.lease and not rarely(rng, 4) else "stale"
+    asked = story.world.compare.get("asked", "0")
+    given: Arguments = {"token": token, "asked": asked, "replica": rng.choice(["r1", "r2"])}
+    yield Step("note_compared", given | {"mended": rng.randrange(9)})
+    yield Step("read_compare")
+
+
+def _leftover(rng: Random, story: Story) -> Iterator[Step]:
+    """What a pod holds that is gone."""
+    yield change(rng, story, "release_leftover", uid=pick_uid(rng, story, *Stage))
+
+
 def _repeat(rng: Random, story: Story) -> Iterator[Step]:
     """An earlier call once more, word for word: sent again, or late."""
     told = [s for s in story.told[-12:] if "context" in s.given and not s.building]
@@ -291,6 +328,9 @@ KINDS: dict[str, tuple[int, Chooser]] = {
     "trim": (2, _trim),
     "aside": (4, _aside),
     "import": (1, import_books),
+    "freeze": (4, _freeze),
+    "compare": (1, _compare),
+    "leftover": (2, _leftover),
 }
 """What may happen next: how often, and how it is chosen."""
 

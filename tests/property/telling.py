@@ -15,6 +15,9 @@ from tests.property.story import Step
 
 NODE_FACTS = {"put_node", "delete_node"}
 
+ORDERS = {"freeze_grants": "freeze", "thaw_grants": "thaw", "ask_compare": "reconcile"}
+"""What operators order, and what the journal calls it."""
+
 Entry = tuple[Any, ...]
 """what, uid, node before, node after, state before, state after, room, context"""
 
@@ -26,7 +29,9 @@ def entries(step: Step, was: Found | None, should: Expected, *, epoch: str) -> I
     """
     live = should.live
     word = should.answer[0] if should.answer else ""
-    if live is None:
+    if step.script in ORDERS:
+        yield from _of_order(step, word)
+    elif live is None:
         if word == "UNBUILT" and epoch:
             yield _of_books("lost", epoch, "")
     elif word == "PUBLISHED":
@@ -49,6 +54,12 @@ def told(entry: JournalEntry, context: bytes) -> Entry:
 
 def _of_books(what: str, before: str, after: str) -> Entry:
     return what, "-", "-", "-", before, after, (), b""
+
+
+def _of_order(step: Step, word: object) -> Iterator[Entry]:
+    if word in ("FROZEN", "THAWED", "ASKED") and not step.given.get("dry"):
+        node, context = step.given.get("node", "*"), step.given["context"]
+        yield ORDERS[step.script], "-", "-", node, "", "", (), context
 
 
 def _of_rows(step: Step, was: Found, live: Found) -> Iterator[Entry]:
@@ -90,6 +101,7 @@ def _what(step: Step, uid: PodUid, after: PodRow | None) -> str:
         "abandon_bind": "abandon",
         "confirm_bind": "confirm",
         "request_permit": "request",
+        "release_leftover": "release",
     }.get(step.script, step.script)
 
 

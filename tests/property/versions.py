@@ -63,14 +63,18 @@ class Reader:
         """The arguments of its next `read_changes`."""
         return {"epoch": self.epoch, "since": self.version}
 
-    def take(self, answer: list[Any], live: Found) -> Iterator[str]:
+    def take(self, answer: list[Any], live: Found, freezes: Mapping[str, str]) -> Iterator[str]:
         """What is wrong with the answer of books that are now as in `live`."""
-        word, epoch, version, state, settle_ms, *flat = answer
+        word, epoch, version, state, settle_ms, frozen, *flat = answer
         meta = live.meta
         if [epoch.decode(), str(version), state.decode(), str(settle_ms)] != [
             *(meta["epoch"], meta["version"], meta["state"], meta["settle_ms"])
         ]:
             yield f"answered {answer[:5]}, not {meta}"
+        if [item.decode() for item in frozen] != [
+            each for pair in freezes.items() for each in pair
+        ]:
+            yield f"answered {frozen}, frozen is {freezes}"
         is_delta = self.epoch == meta["epoch"] and self.version >= int(meta["oldest"])
         if word != (b"DELTA" if is_delta else b"FULL"):
             yield f"answered {word!r} to {self.asks()}"

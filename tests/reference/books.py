@@ -50,6 +50,8 @@ class Books:
     names: dict[PodName, PodUid] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
     gone: dict[str, int] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+    """Nodes on which an operator has stopped grants, or `*`; kept beside the books."""
 
     def copy(self) -> Books:
         """Books of their own, equal to these."""
@@ -83,6 +85,10 @@ class Books:
         """What was told before a loss may be missing there: nothing may grow or be held anew."""
         row = self.node_row(node)
         return self.is_suspect or (row.heard < row.vms and now // 1000 < self.settle_ms)
+
+    def is_frozen(self, node: str) -> bool:
+        """Nothing may grow or be held anew there before an operator allows it."""
+        return bool(self.frozen & {"*", node})
 
     # Holds
 
@@ -261,6 +267,14 @@ class Books:
         self._drop_deserted()
         return Fact.ABSENT if name in self.nodes else Fact.DELETED
 
+    def release_leftover(self, uid: PodUid, *, now: int) -> Release:
+        """A live read has proved that the pod is finished or gone."""
+        if uid not in self.pods:
+            return Release.NOTHING
+        self._drop(uid, now)
+        self._drop_deserted()
+        return Release.RELEASED
+
     # Redis comes and goes
 
     def begin_epoch(self, epoch: str) -> None:
@@ -371,6 +385,8 @@ class Books:
             "cpu": wanted.charge_cpu > before.cpu,
             "mem": wanted.charge_mem > before.mem,
         }
+        if any(more.values()) and self.is_frozen(node):
+            return ReserveAnswer(outcome=Reserve.FROZEN)
         if any(more.values()) and self.is_unsettled(node, now=now):
             return ReserveAnswer(outcome=Reserve.UNSETTLED)
         fits = {"cpu": wanted.charge_cpu <= left.cpu, "mem": wanted.charge_mem <= left.mem}
@@ -381,7 +397,7 @@ class Books:
         """By how much the VM may grow from what it holds: whole steps of what its node has left."""
         row = self.pods[uid]
         node = NodeName(row.node)
-        if row.moving or self.is_unsettled(node, now=now):
+        if row.moving or self.is_frozen(node) or self.is_unsettled(node, now=now):
             return NOTHING
         others = self.reserved(node, without=(uid,))
         left = (self.nodes[node].capacity - others - row.charge).at_least(NOTHING)

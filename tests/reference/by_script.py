@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 
-from autoscale_enforcer.ledger.outcomes import Keep, Lead, Permit, Reserve
+from autoscale_enforcer.ledger.outcomes import Keep, Lead, Order, Permit, Reserve
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow
@@ -34,6 +34,8 @@ def run(world: World, script: str, a: Arguments, *, now: int, building: bool = F
     if not _is_row(a.get("said", "")):
         return [REFUSED]
     books = world.building if building else world.live
+    if books:
+        books.frozen = frozenset(world.freezes)
     if script in READS:
         return READS[script](books or Books(epoch=""), a, now)
     if books is None or a["epoch"] != books.epoch:
@@ -100,6 +102,37 @@ def _note_binding(world: World, a: Arguments, _: int) -> Answer:
 
 def _read_bindings(_: World, __: Arguments, ___: int) -> Answer:
     return ["BINDINGS"]
+
+
+def _freeze_grants(world: World, a: Arguments, now: int) -> Answer:
+    node, note = str(a["node"]), world.freezes.get(str(a["node"]))
+    word = world.freeze(node, context=_blob(a, "context").decode(), dry=bool(a["dry"]), now=now)
+    return [word, note] if word is Order.ALREADY and note else [word]
+
+
+def _thaw_grants(world: World, a: Arguments, _: int) -> Answer:
+    note = world.freezes.get(str(a["node"]))
+    word = world.thaw(str(a["node"]), dry=bool(a["dry"]))
+    return [word, note] if note else [word]
+
+
+def _ask_compare(world: World, _: Arguments, now: int) -> Answer:
+    world.compare["asked"] = str(now)
+    return ["ASKED"]
+
+
+def _note_compared(world: World, a: Arguments, _: int) -> Answer:
+    asked, replica, mended = str(a["asked"]), str(a["replica"]), str(a["mended"])
+    return [world.note_compared(_token(a), asked=asked, replica=replica, mended=mended)]
+
+
+def _read_compare(world: World, _: Arguments, __: int) -> Answer:
+    empty = {"asked": "0", "done": "0", "replica": "", "mended": "0"}
+    return ["COMPARE", *(empty | world.compare).values()]
+
+
+def _release_leftover(books: Books, a: Arguments, now: int) -> Answer:
+    return [books.release_leftover(_uid(a), now=now)]
 
 
 def _reserve_pod(books: Books, a: Arguments, now: int) -> Answer:
@@ -205,6 +238,11 @@ OF_WORLD: dict[str, Callable[[World, Arguments, int], Answer]] = {
     "read_config": _read_config,
     "note_binding": _note_binding,
     "read_bindings": _read_bindings,
+    "freeze_grants": _freeze_grants,
+    "thaw_grants": _thaw_grants,
+    "ask_compare": _ask_compare,
+    "note_compared": _note_compared,
+    "read_compare": _read_compare,
 }
 
 CHANGES: dict[str, Callable[[Books, Arguments, int], Answer]] = {
@@ -218,6 +256,7 @@ CHANGES: dict[str, Callable[[Books, Arguments, int], Answer]] = {
     "put_node": _put_node,
     "delete_node": _delete_node,
     "settle_ledger": _settle_ledger,
+    "release_leftover": _release_leftover,
 }
 
 READS: dict[str, Callable[[Books, Arguments, int], Answer]] = {
@@ -239,8 +278,8 @@ def _token(a: Arguments) -> str:
     return str(a["token"])
 
 
-def _blob(a: Arguments) -> bytes:
-    blob = a["blob"]
+def _blob(a: Arguments, name: str = "blob") -> bytes:
+    blob = a[name]
     return blob if isinstance(blob, bytes) else str(blob).encode()
 
 

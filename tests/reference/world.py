@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from autoscale_enforcer.ledger.outcomes import Keep, Lead
+from autoscale_enforcer.ledger.outcomes import Keep, Lead, Order
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.rows import NodeRow, PodRow, newer
 from tests.reference.books import Books
@@ -31,6 +31,10 @@ class World:
     """Version and text of the last good config."""
     bindings: dict[PodUid, NodeName] = field(default_factory=dict)
     """File source only."""
+    freezes: dict[str, str] = field(default_factory=dict)
+    """Node, or `*`, to the note of its freeze: since when (ms), and the operator's words."""
+    compare: dict[str, str] = field(default_factory=dict)
+    """When a compare was asked for, and how the last request was answered."""
 
     def happen(self, what: str) -> None:
         """One of HAPPENINGS."""
@@ -43,7 +47,7 @@ class World:
                 self.live = None
             case "loss":
                 self.live = self.building = self.lease = self.config = None
-                self.owner, self.bindings = "", {}
+                self.owner, self.bindings, self.freezes, self.compare = "", {}, {}, {}
 
     def look(self, *, new_epoch: str) -> str:
         """The guard: SETTLED, SUSPECT or UNBUILT; a new server begins a new epoch."""
@@ -122,3 +126,30 @@ class World:
             return Keep.OLD
         self.config = (version, text)
         return Keep.KEPT
+
+    # What operators order
+
+    def freeze(self, node: str, *, context: str, dry: bool, now: int) -> Order:
+        """Grants stop on the node, or on all of them."""
+        if node in self.freezes:
+            return Order.ALREADY
+        if node != "*" and (self.live is None or node not in self.live.nodes):
+            return Order.NO_NODE
+        if not dry:
+            self.freezes[node] = f"{now // 1000} {context}"
+        return Order.FROZEN
+
+    def thaw(self, node: str, *, dry: bool) -> Order:
+        """That freeze is over."""
+        if node not in self.freezes:
+            return Order.NOTHING
+        if not dry:
+            del self.freezes[node]
+        return Order.THAWED
+
+    def note_compared(self, token: str, *, asked: str, replica: str, mended: str) -> Lead:
+        """Whoever asked for a compare is told."""
+        if not self.leads(token):
+            return Lead.FENCED
+        self.compare |= {"done": asked, "replica": replica, "mended": mended}
+        return Lead.COMPARED

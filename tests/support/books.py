@@ -25,7 +25,7 @@ import redis.asyncio
 
 from autoscale_enforcer.ledger.calls import Leadership, LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
-from autoscale_enforcer.ledger.keys import BOOKS, Keys
+from autoscale_enforcer.ledger.keys import BESIDE, BOOKS, Keys
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import (
     Confirm,
@@ -333,7 +333,7 @@ def lines(text: str) -> str:
 
 
 def _lines(keys: Keys, before: Dump, after: Dump) -> list[str]:
-    names = (*BOOKS, "lease", *(f"new_{name}" for name in BOOKS))
+    names = (*BOOKS, *BESIDE, *(f"new_{name}" for name in BOOKS))
     short = {keys.key(name): name for name in names}
     found: list[str] = []
     for key in [*short, *sorted((before.keys() | after.keys()) - short.keys())]:
@@ -367,6 +367,8 @@ def _line(key: str, item: bytes, old: Any, new: Any) -> str:
 def _value(key: str, value: Any) -> str:
     if key == "facts":
         return "blob"
+    if key == "freezes":
+        return "noted"
     if key in ("deadlines", "gone"):
         return _minutes(int(value))
     return f"{value:.0f}" if isinstance(value, float) else value.decode()

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import aiohttp
@@ -19,18 +21,21 @@ from aiohttp import web
 
 from autoscale_enforcer.api.admin import admin_app
 from autoscale_enforcer.api.agents import AgentDesk, agent_app
-from autoscale_enforcer.api.door.front_door import FrontDoor
 from autoscale_enforcer.api.extender.app import extender_app
 from autoscale_enforcer.api.extender.desk import Desk
+from autoscale_enforcer.api.order_desk import OrderDesk
+from autoscale_enforcer.api.replica import _runner
 from autoscale_enforcer.cluster.binder import Binder
 from autoscale_enforcer.cluster.leader import Leader, LeaderSettings
 from autoscale_enforcer.cluster.learner import NodeLearner
+from autoscale_enforcer.cluster.list_differences import list_differences
+from autoscale_enforcer.cluster.release import Releaser
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.cluster.sweep import Sweeper
 from autoscale_enforcer.cluster.upkeep import ListUpkeep
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.scheduler_config import DEFAULT_CONFIG, SchedulerConfig
-from autoscale_enforcer.config.settings import LimitSettings
+from autoscale_enforcer.config.settings import LimitSettings, Settings
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import Keys
@@ -62,6 +67,7 @@ class Kind:
     settle_after: timedelta = timedelta(0)
     call_budget: timedelta = timedelta(seconds=2)
     renew_every: timedelta = timedelta(seconds=1.5)
+    admin_token_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,17 +316,34 @@ async def running(
         ports: dict[Door, int] = {
             "extender": await _open(stack, extender_app(desk, kind.limits), kind),
             "agent": await _open(stack, agent_app(agents, kind.limits), kind),
-            "admin": await _open(stack, admin_app(ledger, replica=kind.name), kind),
+            "admin": await _open(
+                stack,
+                admin_app(
+                    ledger,
+                    replica=kind.name,
+                    is_stopping=lambda: False,
+                    orders=OrderDesk(
+                        ledger=ledger,
+                        releaser=Releaser(ledger, source, binder),
+                        differences=partial(list_differences, ledger, source, config),
+                        replica=kind.name,
+                    ),
+                    token_file=kind.admin_token_file,
+                ),
+                kind,
+            ),
         }
         session = await stack.enter_async_context(aiohttp.ClientSession())
         yield Replica(kind, ledger, desk, binder, leader, ports, session, raw)
 
 
 async def _open(stack: AsyncExitStack, app: web.Application, kind: Kind) -> int:
-    door = FrontDoor(app, kind.limits)
-    await door.start()
-    stack.push_async_callback(door.close)
-    return await door.listen("127.0.0.1", 0, reuse_port=False)
+    runner = _runner(app, Settings(limits=kind.limits))
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    return site.port
 
 
 def _ledger_settings(url: str, kind: Kind) -> LedgerSettings:

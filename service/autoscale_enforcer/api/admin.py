@@ -7,7 +7,8 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from autoscale_enforcer.api.change_rights import changes_need_token
 from autoscale_enforcer.api.http import application, json_answer, text_answer
 from autoscale_enforcer.api.metrics import CONTENT_TYPE as METRICS_CONTENT_TYPE
 from autoscale_enforcer.api.metrics import Metrics
+from autoscale_enforcer.api.order_desk import OrderDesk, freeze_document
 from autoscale_enforcer.config.live import LiveConfig
+from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.facts import unpack_fact
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.mirror import Mirror
@@ -29,21 +32,14 @@ from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """What this replica says of itself, whatever Redis does."""
-
-    is_stopping: Callable[[], bool] = lambda: False
-    is_starting: Callable[[], bool] = lambda: False
-
-
 def admin_app(
     ledger: Ledger,
     *,
     replica: str,
-    health: Health | None = None,
+    is_stopping: Callable[[], bool],
     config: LiveConfig | None = None,
     metrics: Metrics | None = None,
+    orders: OrderDesk | None = None,
     token_file: Path | None = None,
 ) -> web.Application:
     """Probes and metrics under `/`, JSON under `/api/v1/`.
@@ -51,7 +47,7 @@ def admin_app(
     Whoever wants to change something must send the token in `token_file`; without it nobody may.
     """
     app = application(replica, checks=[changes_need_token(token_file)])
-    doors = _Doors(ledger, health or Health(), config or LiveConfig(), metrics or Metrics())
+    doors = _Doors(ledger, is_stopping, config or LiveConfig(), metrics or Metrics())
     app.router.add_get("/livez", doors.livez)
     app.router.add_get("/readyz", doors.readyz)
     app.router.add_get("/healthz", doors.readyz)
@@ -60,6 +56,12 @@ def admin_app(
     app.router.add_get("/api/v1/nodes/{name}", doors.node)
     app.router.add_get("/api/v1/pods/{namespace}/{name}", doors.pod)
     app.router.add_get("/api/v1/verify", doors.verify)
+    if orders:
+        app.router.add_post("/api/v1/freeze", orders.freeze)
+        app.router.add_post("/api/v1/thaw", orders.thaw)
+        app.router.add_post("/api/v1/release", orders.release)
+        app.router.add_post("/api/v1/reconcile", orders.reconcile)
+        app.router.add_get("/api/v1/reconcile", orders.compared)
     return app
 
 
@@ -67,11 +69,11 @@ class _Doors:
     def __init__(
         self,
         ledger: Ledger,
-        health: Health,
+        is_stopping: Callable[[], bool],
         config: LiveConfig,
         metrics: Metrics,
     ) -> None:
-        self._ledger, self._health = ledger, health
+        self._ledger, self._is_stopping = ledger, is_stopping
         self._config, self._metrics = config, metrics
 
     async def livez(self, _: web.Request) -> web.Response:
@@ -80,17 +82,18 @@ class _Doors:
 
     async def readyz(self, _: web.Request) -> web.Response:
         """The ledger is built and its Redis answers."""
-        if self._health.is_stopping():
+        if self._is_stopping():
             return text_answer(503, "stopping")
-        if self._health.is_starting():
-            return text_answer(503, "starting")
         guard = await self._ledger.look()
         if guard.state == "UNBUILT":
             return text_answer(503, "the ledger is not built")
         return text_answer(200, "ok")
 
     async def metrics(self, _: web.Request) -> web.Response:
-        """For Prometheus."""
+        """For Prometheus; the ledger is looked at, where it can be."""
+        with suppress(LedgerUnavailable):
+            mirror = await self._mirror()
+            self._metrics.note_freezes(mirror.freezes)
         return web.Response(
             body=self._metrics.text(), headers={"Content-Type": METRICS_CONTENT_TYPE}
         )
@@ -107,6 +110,7 @@ class _Doors:
                     "version": self._config.version,
                     "problems": self._config.problems,
                 },
+                "freezes": [freeze_document(each) for each in mirror.freezes.values()],
             }
         )
 
@@ -154,6 +158,7 @@ def node_document(mirror: Mirror, name: NodeName, row: NodeRow) -> dict[str, Any
         "overCapacity": row.over_capacity,
         "absent": bool(row.absent),
         "unsettled": mirror.is_unsettled(row),
+        "frozen": mirror.is_frozen(name),
         "version": row.version,
     }
 

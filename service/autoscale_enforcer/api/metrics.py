@@ -6,14 +6,15 @@ Requests are counted as they are answered; everything else is read off where it 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from autoscale_enforcer.background import Background
 from autoscale_enforcer.config.live import LiveConfig
+from autoscale_enforcer.ledger.freezes import EVERYWHERE
 
 if sys.version_info >= (3, 12):
     from typing import override
@@ -47,10 +48,24 @@ class Metrics:
             registry=self._registry,
         )
 
+        self._frozen = Gauge(
+            "ae_frozen", "1: an operator has stopped all grants.", registry=self._registry
+        )
+        self._frozen_nodes = Gauge(
+            "ae_frozen_nodes",
+            "Nodes on which an operator has stopped grants, one by one.",
+            registry=self._registry,
+        )
+
     def count(self, door: str, verb: str, status: int, seconds: float) -> None:
         """One request was answered."""
         self._requests.labels(door, verb, str(status)).inc()
         self._seconds.labels(door, verb).observe(seconds)
+
+    def note_freezes(self, freezes: Mapping[str, object]) -> None:
+        """Where grants are stopped now, by node or EVERYWHERE."""
+        self._frozen.set(EVERYWHERE in freezes)
+        self._frozen_nodes.set(len(freezes.keys() - {EVERYWHERE}))
 
     def watch(
         self,

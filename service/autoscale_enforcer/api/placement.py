@@ -11,7 +11,7 @@ from autoscale_enforcer.model.resources import NOTHING, Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow, newer
 from autoscale_enforcer.policy.fit import Reason, could_ever_fit, short_of
 
-UNRESOLVABLE = frozenset({Reason.TOO_SMALL, Reason.UNREADABLE})
+UNRESOLVABLE = frozenset({Reason.TOO_SMALL, Reason.UNREADABLE, Reason.FROZEN})
 """No pod leaving a node changes these: kube-scheduler need not look for victims there."""
 
 
@@ -69,6 +69,8 @@ class Placement:
             return Reason.UNREADABLE
         if not could_ever_fit(node, self.charge):
             return Reason.TOO_SMALL
+        if self.is_frozen(name):
+            return Reason.FROZEN
         if self.mirror.is_unsettled(node):
             return Reason.UNSETTLED
         return short_of(
@@ -77,6 +79,11 @@ class Placement:
             charge=self.charge,
             had=self.held_on(name),
         )
+
+    def is_frozen(self, name: NodeName) -> bool:
+        """Grants are stopped there, and it would take one: it does not hold as much already."""
+        asks_more = self.charge.at_most(self.held_on(name)) != self.charge
+        return asks_more and self.mirror.is_frozen(name)
 
     def held_on(self, name: NodeName) -> Resources:
         """What it holds on that node already."""

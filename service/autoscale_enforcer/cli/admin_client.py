@@ -27,14 +27,22 @@ def get(admin_url: str, path: str) -> bytes:
 
     Raises UnreachableError where none came, RefusedError where it was something else.
     """
-    url = _base(admin_url) + path
+    return _ask(_base(admin_url) + path)
+
+
+def _ask(url: str, order: bytes | None = None, token: str = "") -> bytes:
     try:
-        return asyncio.run(_get(url))
+        return asyncio.run(_send(url, order, token))
     except TimeoutError as error:
         limit = f"{ANSWER_LIMIT.total_seconds():g} s"
         raise UnreachableError(f"no answer from {url} within {limit}") from error
     except (aiohttp.ClientError, OSError) as error:
         raise UnreachableError(f"cannot reach {url}: {_reason(error)}") from error
+
+
+def post(admin_url: str, path: str, document: object, *, token: str) -> bytes:
+    """The body of a successful answer to an order; raises as `get` does."""
+    return _ask(_base(admin_url) + path, msgspec.json.encode(document), token)
 
 
 def read(body: bytes, shape: type[Answer], *, admin_url: str) -> Answer:
@@ -58,11 +66,15 @@ def _base(admin_url: str) -> str:
     return admin_url.rstrip("/")
 
 
-async def _get(url: str) -> bytes:
+async def _send(url: str, order: bytes | None, token: str) -> bytes:
     limit = aiohttp.ClientTimeout(total=ANSWER_LIMIT.total_seconds())
+    method = "GET" if order is None else "POST"
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         aiohttp.ClientSession(timeout=limit) as session,
-        session.get(url, allow_redirects=False) as response,
+        session.request(
+            method, url, data=order, headers=headers, allow_redirects=False
+        ) as response,
     ):
         body = await response.read()
         if response.status != 200:

@@ -53,6 +53,22 @@ COMMANDS: dict[str, LazyCommand] = {
         "autoscale_enforcer.cli.verify:verify",
         "Recompute the ledger's sums and print whatever does not add up.",
     ),
+    "freeze": LazyCommand(
+        "autoscale_enforcer.cli.freeze:freeze",
+        "Stop grants, on one node or everywhere.",
+    ),
+    "thaw": LazyCommand(
+        "autoscale_enforcer.cli.freeze:thaw",
+        "Let grants go on.",
+    ),
+    "release": LazyCommand(
+        "autoscale_enforcer.cli.release:release",
+        "Give up what one pod holds and does not use.",
+    ),
+    "reconcile": LazyCommand(
+        "autoscale_enforcer.cli.reconcile:reconcile",
+        "Have the whole ledger compared with the cluster now.",
+    ),
     "check-config": LazyCommand(
         "autoscale_enforcer.cli.check_config:check_config",
         "Check a scheduler config file and show what it means.",

@@ -36,6 +36,7 @@ class Node(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     over_capacity: bool = False
     absent: bool = False
     unsettled: bool = False
+    frozen: bool = False
 
     @property
     def flags(self) -> str:
@@ -44,6 +45,7 @@ class Node(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             "over capacity": self.over_capacity,
             "absent": self.absent,
             "unsettled": self.unsettled,
+            "frozen": self.frozen,
             "migrating": self.migrating != Amount(),
         }
         return ", ".join(flag for flag, is_set in flags.items() if is_set) or "-"
@@ -56,11 +58,31 @@ class ConfigState(msgspec.Struct, frozen=True):
     problems: list[str] = []
 
 
+class Freeze(msgspec.Struct, frozen=True):
+    """Where grants are stopped, as the service tells it."""
+
+    since: str
+    who: str
+    why: str
+    node: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The node, or everything."""
+        return "everything" if self.node is None else f"node {self.node}"
+
+    @property
+    def words(self) -> str:
+        """Where, since when, by whom and why."""
+        return f"{self.where}, since {self.since} by {self.who}: {self.why}"
+
+
 class NodesAnswer(msgspec.Struct, frozen=True):
     """The answer of `/api/v1/nodes`."""
 
     nodes: list[Node]
     config: ConfigState = ConfigState()
+    freezes: list[Freeze] = []
 
 
 def table(nodes: Sequence[Node], *, width: int | None) -> str:

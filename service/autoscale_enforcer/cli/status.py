@@ -23,6 +23,7 @@ Asks one replica; each of them knows everything.
   flags        over capacity: more is reserved than there is (the cluster said so; never a grant)
                absent: the node is gone or unknown, its pods still count
                unsettled: waits for agents to tell their permits; nothing new is placed there
+               frozen: an operator has stopped grants there; who and why is below the table
                migrating: a VM on it is being moved away
 
 \b
@@ -43,6 +44,8 @@ def status(*, admin_url: str, as_json: bool) -> None:
         click.echo(json.dumps(json.loads(body), indent=2))
     else:
         click.echo(table(answer.nodes, width=_screen_width()))
+        for freeze in answer.freezes:
+            click.echo(f"frozen: {freeze.words}")
         for problem in answer.config.problems:
             click.echo(f"config: a newer one is kept out: {problem}")
 

@@ -20,7 +20,7 @@ from autoscale_enforcer.cluster.upkeep import ClusterWentBack, LostLead, Upkeep
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.outcomes import Lead
+from autoscale_enforcer.ledger.outcomes import Compare, Lead
 from autoscale_enforcer.ledger.pipeline import Guard
 
 log = logging.getLogger(__name__)
@@ -118,20 +118,33 @@ class Leader:
         # Kept from here on, or a turn that fails below would lock its own successor out.
         self._token = self._token or secrets.token_hex(8)
         await self._renew()
-        leader = Leadership(self._token)
+        leader, wanted = Leadership(self._token), await self._ledger.read_compare()
+        mended = self._mended()
         if guard.state == "UNBUILT" or self._went_back:
             self._has_caught_up = False
             await self._while_leading(self._build(leader))
             self._went_back = False
-        elif guard.state == "SUSPECT" or not self._has_caught_up or self._upkeep.is_due():
+        elif guard.state == "SUSPECT" or self._is_due(wanted):
             await self._while_leading(self._compare(leader, guard))
         else:
             self._upkeep.check()
         self._has_caught_up = self._had_books = True
+        if wanted.is_open:
+            await self._tell_compared(leader, wanted, self._mended() - mended)
         if self._clock() >= self._next_sweep:
             self._next_sweep = self._clock() + self._settings.sweep_every.total_seconds()
             await self._while_leading(self._sweeper.sweep())
             await self._trim(leader, guard.version)
+
+    def _is_due(self, wanted: Compare) -> bool:
+        return wanted.is_open or not self._has_caught_up or self._upkeep.is_due()
+
+    async def _tell_compared(self, leader: Leadership, wanted: Compare, mended: int) -> None:
+        replica = self._settings.replica
+        await self._ledger.note_compared(leader, asked=wanted.asked, replica=replica, mended=mended)
+
+    def _mended(self) -> int:
+        return int(self._upkeep.readings().get("repaired_rows", 0))
 
     async def _while_leading(self, work: Coroutine[None, None, None]) -> None:
         """Do something long, and keep the lease meanwhile."""

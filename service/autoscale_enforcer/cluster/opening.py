@@ -9,17 +9,21 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from autoscale_enforcer.background import Background
+from autoscale_enforcer.cluster.differences import Difference
 from autoscale_enforcer.cluster.file_source import FileSource
 from autoscale_enforcer.cluster.kubernetes.access import find_access
 from autoscale_enforcer.cluster.kubernetes.budget import BudgetSettings, ReadBudget
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.config_map import ConfigMapWatch
+from autoscale_enforcer.cluster.kubernetes.differing import find_differences
 from autoscale_enforcer.cluster.kubernetes.own_pods import AgentsLabel, OwnPod, RoomBell
 from autoscale_enforcer.cluster.kubernetes.reconciler import Reconciler, ReconcilerSettings
 from autoscale_enforcer.cluster.kubernetes.source import KubernetesSource
+from autoscale_enforcer.cluster.list_differences import list_differences
 from autoscale_enforcer.cluster.room import LOOK_EVERY, RoomWatch
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.cluster.upkeep import ListUpkeep, Upkeep
@@ -62,6 +66,8 @@ class OpenCluster:
 
     source: ClusterSource
     upkeep: Upkeep
+    differences: Callable[[], Awaitable[list[Difference]]]
+    """What a full compare would change now; asks the cluster, changes nothing."""
     chores: tuple[Chore, ...] = ()
     bind_budget: timedelta = timedelta(0)
 
@@ -86,7 +92,11 @@ async def open_cluster(
     if replica.cluster != KUBERNETES:
         listing = read_listing(Path(replica.cluster.removeprefix("file:")))
         source = FileSource(listing, ledger, without_pods=replica.without_pods)
-        return OpenCluster(source=source, upkeep=ListUpkeep(ledger, source, config))
+        return OpenCluster(
+            source=source,
+            upkeep=ListUpkeep(ledger, source, config),
+            differences=partial(list_differences, ledger, source, config),
+        )
     kube = settings.kubernetes
     access = await find_access(
         os.environ, kubeconfig=str(kube.kubeconfig or ""), context=kube.context
@@ -112,6 +122,7 @@ async def open_cluster(
     return OpenCluster(
         source=live,
         upkeep=reconciler,
+        differences=partial(find_differences, api, ledger, config),
         chores=(*chores, *_chores(api, kube, ledger, config, reconciler)),
         bind_budget=kube.bind_budget,
     )

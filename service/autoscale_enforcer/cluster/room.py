@@ -60,6 +60,7 @@ class RoomWatch:
         self._clock = clock
         self._seen: dict[NodeName, _Seen] = {}
         self._version = 0
+        self._frozen: set[str] = set()
         self._looked_at = self._rang_at = self._owed_since = float("-inf")
         self._owes = False
         self.rings = 0
@@ -97,7 +98,8 @@ class RoomWatch:
         has changed more than once may have had more.
         """
         mirror, before, after = self._ledger.mirror, self._seen, dict[NodeName, _Seen]()
-        is_more, changed, gone = False, 0, len(before)
+        frozen, self._frozen = self._frozen, set(mirror.freezes)
+        is_more, changed, gone = bool(frozen - self._frozen), 0, len(before)
         for name, row in mirror.nodes.items():
             seen = before.get(name)
             gone -= seen is not None

@@ -51,7 +51,8 @@ class JournalEntry:
 
     what: str
     """The operation: reserve, begin_bind, unreserve, confirm, abandon, request, restore, put_pod,
-    finish, replace, delete_pod, put_node, delete_node, build, suspect, settle, lost."""
+    finish, replace, delete_pod, release, put_node, delete_node, build, suspect, settle, lost,
+    freeze, thaw, reconcile."""
     uid: str
     """'-' where it is not about a pod."""
     name: str

@@ -22,8 +22,14 @@ BOOKS = (
 """Keys that a build replaces, the journal apart."""
 
 LEASE = "lease"
+FREEZES = "freezes"
+COMPARE = "compare"
+"""What operators ask for."""
 BINDINGS = "bindings"
 """File source only: what an API server would hold of Bindings."""
+
+BESIDE = (LEASE, FREEZES, COMPARE, BINDINGS)
+"""Keys that a build leaves alone."""
 
 _NEW = "new_"
 
@@ -46,10 +52,10 @@ class Keys:
 
     def all(self) -> list[str]:
         """Every key that the ledger may have."""
-        return [self.key(n) for n in (*BOOKS, LEASE, BINDINGS, *(_NEW + b for b in BOOKS))]
+        return [self.key(n) for n in (*BOOKS, *BESIDE, *(_NEW + b for b in BOOKS))]
 
 
 def _known(name: str) -> str:
-    if name not in (*BOOKS, LEASE, BINDINGS):
+    if name not in (*BOOKS, *BESIDE):
         raise ValueError(f"no key is named {name!r}")
     return name

@@ -12,12 +12,13 @@ from autoscale_enforcer.ledger.facts import Facts
 from autoscale_enforcer.ledger.holds import Holds
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.leading import Leading
+from autoscale_enforcer.ledger.orders import Orders
 from autoscale_enforcer.ledger.pipeline import Pipeline
 from autoscale_enforcer.ledger.reads import Reads
 from autoscale_enforcer.ledger.scripts import load_scripts
 
 
-class Ledger(Holds, Facts, Reads, Leading):
+class Ledger(Holds, Facts, Reads, Leading, Orders):
     """The reservations of one Kubernetes cluster. Safe to use from any number of tasks."""
 
     @classmethod

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autoscale_enforcer.ledger.freezes import EVERYWHERE, Freeze
 from autoscale_enforcer.ledger.pipeline import Call, Pipeline
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.rows import NodeRow
@@ -21,6 +22,8 @@ class Mirror:
         """Each change of a node's row since has raised the version by one."""
         self._queued: Call | None = None
         self.nodes: dict[NodeName, NodeRow] = {}
+        self.freezes: dict[str, Freeze] = {}
+        """By node, or EVERYWHERE."""
         self.is_suspect = True
         self._settle_us = 0
 
@@ -41,6 +44,10 @@ class Mirror:
         heard = row.heard if row.epoch == self._epoch else 0
         return row.vms > heard and self._pipeline.redis_us() < self._settle_us
 
+    def is_frozen(self, name: NodeName) -> bool:
+        """An operator has stopped grants there."""
+        return EVERYWHERE in self.freezes or name in self.freezes
+
     def _since(self, _: str) -> dict[str, str | int | bytes]:
         return {"epoch": self._epoch, "since": self.version}
 
@@ -48,7 +55,7 @@ class Mirror:
         word, *rest = answer
         if word == "UNBUILT":
             return
-        epoch, version, state, settle_ms, *pairs = rest
+        epoch, version, state, settle_ms, freezes, *pairs = rest
         if word == "FULL":
             self.nodes = {}
         for name, row in zip(pairs[::2], pairs[1::2], strict=True):
@@ -60,3 +67,5 @@ class Mirror:
         self._epoch, self.version = epoch.decode(), version
         self.is_suspect = state != b"settled"
         self._settle_us = settle_ms * 1000
+        found = zip(freezes[::2], freezes[1::2], strict=True)
+        self.freezes = {each.node: each for each in (Freeze.decode(*pair) for pair in found)}

@@ -27,6 +27,8 @@ class Reserve(StrEnum):
     """It does not fit; `short` says of what too little is left."""
     NO_NODE = "NO_NODE"
     """Nobody knows the node, or it has left."""
+    FROZEN = "FROZEN"
+    """An operator has stopped grants there."""
     UNSETTLED = "UNSETTLED"
     """What was promised before a loss may be missing there; ask again in seconds."""
     BUSY = "BUSY"
@@ -48,7 +50,7 @@ class Reserve(StrEnum):
 
 
 class Release(StrEnum):
-    """Answers of `unreserve_pod` and `abandon_bind`."""
+    """Answers of `unreserve_pod`, `abandon_bind` and `release_leftover`."""
 
     RELEASED = "RELEASED"
     """The room is free again."""
@@ -110,7 +112,7 @@ class Fact(StrEnum):
 
 
 class Lead(StrEnum):
-    """Answers of the lease, build and settle scripts."""
+    """Answers of the lease, build, settle and compare scripts."""
 
     LEADER = "LEADER"
     """This replica leads."""
@@ -126,10 +128,27 @@ class Lead(StrEnum):
     """What was built is the ledger now."""
     SETTLED = "SETTLED"
     """The suspect books have been compared."""
+    COMPARED = "COMPARED"
+    """Whoever asked for a compare is told that it is over."""
     NOTHING = "NOTHING"
     """There was nothing to do."""
     FENCED = "FENCED"
     """Another replica leads now."""
+
+
+class Order(StrEnum):
+    """Answers of `freeze_grants` and `thaw_grants`."""
+
+    FROZEN = "FROZEN"
+    """Nothing is granted there from now on."""
+    ALREADY = "ALREADY"
+    """It was frozen before."""
+    NO_NODE = "NO_NODE"
+    """Nobody knows the node."""
+    THAWED = "THAWED"
+    """Grants go on there, unless another freeze is in the way."""
+    NOTHING = "NOTHING"
+    """There was no such freeze."""
 
 
 class Keep(StrEnum):
@@ -190,3 +209,22 @@ class Lapsed:
 
     stamp: int
     pods: list[tuple[PodUid, PodRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Requests for a compare, as Redis' time (us) at which they were made; 0: none ever."""
+
+    asked: int
+    """The newest request."""
+    done: int
+    """The newest request that was answered."""
+    replica: str
+    """Who answered it."""
+    mended: int
+    """Rows that were found to differ from the cluster."""
+
+    @property
+    def is_open(self) -> bool:
+        """A request waits for its compare."""
+        return self.asked > self.done

@@ -23,6 +23,7 @@ class Reason(StrEnum):
     BOTH = "Insufficient cpu and memory left by reservations"
     TOO_SMALL = "Node is too small for the pod"
     UNKNOWN_NODE = "Node is not known to the reservation ledger"
+    FROZEN = "Grants are frozen by an operator"
     UNSETTLED = "Node waits for its VMs to report after a loss of the ledger"
     ELSEWHERE = "Pod is bound or being bound to another node"
     UNREADABLE = "Pod cannot be understood"

@@ -224,3 +224,14 @@ async def test_looks_keep_no_nodes_that_are_gone(
     await bell.look()
 
     assert list(bell.watch._seen) == ["n1"]
+
+
+async def test_thawed_grants_ring_though_no_node_has_changed(bell: Bell, replica: Replica) -> None:
+    """kube-scheduler would try a pod that was refused while frozen after minutes only."""
+    why = {"who": "ann", "why": "test"}
+    await replica.ledger.freeze_grants(None, context=why)
+    assert await bell.look(8) == 0
+
+    await replica.ledger.thaw_grants(None, context=why)
+
+    assert await bell.look(8) == 1

@@ -48,6 +48,8 @@ async def _victims(
     node = placement.mirror.nodes.get(name)
     if node is None or node.absent or placement.fixed_to not in (None, name):
         return None
+    if placement.is_frozen(name):
+        return None  # its victims would be evicted for nothing
     live = await desk.source.pods_on(name)
     known = await desk.ledger.read_pods(offered.uids)
     leaving = [pod.row for pod in known if pod and pod.row.holds and pod.row.node == name]

@@ -29,6 +29,7 @@ CODES: dict[Reserve, tuple[ReserveCode, str]] = {
     Reserve.UNREADABLE: (ReserveCode.UNRESOLVABLE, Reason.UNREADABLE),
     Reserve.UNKNOWN: (ReserveCode.UNRESOLVABLE, Reason.NOT_KNOWN),
     Reserve.NAME_TAKEN: (ReserveCode.UNSCHEDULABLE, Reason.NAME_TAKEN),
+    Reserve.FROZEN: (ReserveCode.UNRESOLVABLE, Reason.FROZEN),
     Reserve.UNSETTLED: (ReserveCode.ERROR, Reason.UNSETTLED),
     Reserve.BUSY: (ReserveCode.ERROR, Reason.ELSEWHERE),
     Reserve.LATE: (ReserveCode.ERROR, Reason.LATE),
