@@ -14,11 +14,12 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
 from autoscale_enforcer.cluster.source import Bound
-from autoscale_enforcer.errors import ClusterUnavailable
+from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid, pod_name
 from autoscale_enforcer.objects.decode import convert
@@ -177,6 +178,16 @@ class ClusterDouble:
         await self._called("read_pod")
         found = self.pods.get(name)
         return self._fact(found) if found else None
+
+    async def read_pods(self, names: AbstractSet[PodName]) -> dict[PodName, PodFact | None]:
+        await self._called("read_pods")
+        found: dict[PodName, PodFact | None] = {}
+        for name in names:
+            try:
+                found[name] = self._fact(self.pods[name]) if name in self.pods else None
+            except ObjectError:
+                continue
+        return found
 
     async def pods_on(self, node: NodeName) -> set[PodUid]:
         await self._called("pods_on")

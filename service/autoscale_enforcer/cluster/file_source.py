@@ -7,6 +7,7 @@ that the file lacks become known from the requests that carry them.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from autoscale_enforcer.cluster.source import Bound
@@ -39,14 +40,16 @@ class FileSource:
 
     async def read_pod(self, name: PodName) -> PodFact | None:
         """The pod of the file, or one that a request has brought, with its Binding."""
-        try:
-            known = self._pods.get(name) or unpack_fact(await self._ledger.read_pod(name=name))
-            if known is None:
-                return None
-            node = known.node or (await self._ledger.read_bindings()).get(known.uid)
-        except LedgerUnavailable as error:
-            raise ClusterUnavailable(f"the shared copy cannot be read: {error}") from error
-        return replace(known, node=node)
+        return (await self.read_pods({name}))[name]
+
+    async def read_pods(self, names: AbstractSet[PodName]) -> dict[PodName, PodFact | None]:
+        """Each as `read_pod` has it."""
+        known = {name: self._pods.get(name) or await self._brought(name) for name in names}
+        bindings = await self._bindings()
+        return {
+            name: pod and replace(pod, node=pod.node or bindings.get(pod.uid))
+            for name, pod in known.items()
+        }
 
     async def pods_on(self, node: NodeName) -> set[PodUid]:
         """UIDs of the file's pods on that node and of those bound since."""
@@ -85,6 +88,12 @@ class FileSource:
         """The file's pods with their Bindings, none where it was loaded without."""
         bindings = await self._bindings()
         return [replace(pod, node=pod.node or bindings.get(pod.uid)) for pod in self._pods.values()]
+
+    async def _brought(self, name: PodName) -> PodFact | None:
+        try:
+            return unpack_fact(await self._ledger.read_pod(name=name))
+        except LedgerUnavailable as error:
+            raise ClusterUnavailable(f"the shared copy cannot be read: {error}") from error
 
     async def _bindings(self) -> dict[PodUid, NodeName]:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Protocol
 
@@ -37,6 +38,13 @@ class ClusterSource(Protocol):
 
     async def read_pod(self, name: PodName) -> PodFact | None:
         """The pod of that name now; None: there is none."""
+        ...
+
+    async def read_pods(self, names: AbstractSet[PodName]) -> dict[PodName, PodFact | None]:
+        """The pods of those names now, however many, at the price of a list; None: there is none.
+
+        What is there and cannot be read, or may be there, is left out.
+        """
         ...
 
     async def pods_on(self, node: NodeName) -> set[PodUid]:

@@ -33,12 +33,10 @@ class Sweeper:
     async def sweep(self) -> None:
         """One sweep; a hold whose pod cannot be read stays as it is."""
         lapsed = await self._ledger.find_lapsed(limit=SWEEP_LIMIT)
-        listed: dict[PodName, PodFact] | None = None
+        listed: dict[PodName, PodFact | None] | None = None
         if len(lapsed.pods) > READ_ONE_BY_ONE:
             # Begun after the deadlines, so it is as good as a read of each.
-            names = {row.name for _, row in lapsed.pods}
-            facts = await self._source.list_pods()
-            listed = {fact.full_name: fact for fact in facts if fact.full_name in names}
+            listed = await self._source.read_pods({PodName(row.name) for _, row in lapsed.pods})
         for uid, row in lapsed.pods:
             order = BindOrder(
                 uid=uid,
@@ -53,12 +51,14 @@ class Sweeper:
                 log.warning("sweep: %s stays %s: %s", row.name, row.stage, error)
 
     async def _settle(
-        self, order: BindOrder, row: PodRow, listed: dict[PodName, PodFact] | None
+        self, order: BindOrder, row: PodRow, listed: dict[PodName, PodFact | None] | None
     ) -> None:
         if listed is None:
             fact = await self._source.read_pod(order.name)
+        elif order.name in listed:
+            fact = listed[order.name]
         else:
-            fact = listed.get(order.name)
+            raise ClusterUnavailable("the pod cannot be read")
         if row.stage == Stage.BINDING:
             await self._binder.settle(order, fact)
         elif fact and _is_bound(fact, order.uid):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from autoscale_enforcer.cluster import sweep
 from autoscale_enforcer.cluster.file_source import FileSource
 from autoscale_enforcer.cluster.source import Bound
 from autoscale_enforcer.errors import ClusterUnavailable
@@ -178,17 +179,26 @@ async def test_a_rebuilt_ledger_keeps_bindings_of_pods_in_the_file(a: Replica) -
     assert await a.reserved() == (2000, 1024)
 
 
-async def test_a_hold_that_lapses_is_settled_by_the_shared_copy(start: StartReplica) -> None:
+@pytest.mark.parametrize("are_many", [False, True], ids=["few", "many"])
+async def test_a_hold_that_lapses_is_settled_by_the_shared_copy(
+    start: StartReplica, monkeypatch: pytest.MonkeyPatch, *, are_many: bool
+) -> None:
+    """Of many, one that only a request had brought was taken for gone though it was bound."""
+    if are_many:
+        monkeypatch.setattr(sweep, "READ_ONE_BY_ONE", 0)
     source = file_of(*FROM_FILE)
     replica = await start(source, hold_lifetime=timedelta(milliseconds=1))
     await replica.lead()
-    await replica.reserve(FROM_FILE[0])
-    await replica.reserve(pod_json("other"))
-    await source_of(replica).bind(PodUid("web"), WEB, node=N1, resource_version="7")
+    for pod in (FROM_FILE[0], pod_json("brought", rv="7"), pod_json("other")):
+        await replica.reserve(pod)
+    for name in (WEB, PodName("default/brought")):
+        uid = PodUid(name.partition("/")[2])
+        await source_of(replica).bind(uid, name, node=N1, resource_version="7")
 
-    await replica.sweep(lapsed=2)
+    await replica.sweep(lapsed=3)
 
     assert await replica.where("web") == "bound n1"
+    assert await replica.where("brought") == "bound n1"
     assert await replica.where("other") == "pending -"
 
 

@@ -316,9 +316,23 @@ async def test_sweep_reads_one_list_where_many_holds_have_lapsed(
 
     await hasty.sweep(lapsed=READ_ONE_BY_ONE + 1)
 
-    assert cluster.calls == {"list_pods": 1}
+    assert cluster.calls == {"read_pods": 1}
     assert (await hasty.node()).pods == 1
     assert await hasty.where("u7") == "bound n1"
+
+
+async def test_sweep_of_many_leaves_a_pod_that_is_there_and_cannot_be_read(
+    hasty: Replica, cluster: ClusterDouble
+) -> None:
+    """Not among those that could be read, it was taken for gone, and its room was given away."""
+    for i in range(READ_ONE_BY_ONE + 1):
+        await hasty.reserve(pod_json(f"u{i}", cpu="10m", mem="1Mi"))
+    cluster.pod("u7", node="n1", cpu="abc")
+
+    await hasty.sweep(lapsed=READ_ONE_BY_ONE + 1)
+
+    assert (await hasty.node()).pods == 1
+    assert await hasty.where("u7") == "held n1"
 
 
 # In the background

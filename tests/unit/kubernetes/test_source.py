@@ -354,6 +354,42 @@ async def test_lists_go_past_what_cannot_be_read(source: KubernetesSource, api: 
     assert [fact.name for fact in await source.list_nodes()] == ["n1"]
 
 
+async def test_pods_by_name_tell_what_is_gone_from_what_cannot_be_read(
+    source: KubernetesSource, api: FakeApi
+) -> None:
+    """A pod that could not be read was missing from the list, as one that is gone."""
+    api.store.create("pods", pod("good", uid="u1", namespace="default"))
+    api.store.create("pods", pod("bad", uid="u2", namespace="default", cpu="abc"))
+    api.store.create("pods", pod("worse", uid="u3", namespace="default", labels=["no map"]))
+    names = {PodName(f"default/{name}") for name in ("good", "bad", "worse", "gone")}
+
+    found = await source.read_pods(names)
+
+    assert {name: fact and fact.uid for name, fact in found.items()} == {
+        "default/good": "u1",
+        "default/gone": None,
+    }
+    assert len(api.requests("list", "pods")) == 1
+
+
+async def test_a_pod_without_a_name_that_can_be_read_may_be_any_that_is_missing(
+    source: KubernetesSource, api: FakeApi
+) -> None:
+    api.store.create("pods", pod("good", uid="u1", namespace="default"))
+    nameless = b'{"metadata":{"name":["web"]},"spec":{}}'
+    api.next("list", "pods", Lines((b'{"metadata":{},"items":[' + nameless + b"]}",)))
+
+    assert await source.read_pods({PodName("default/web")}) == {}
+
+
+async def test_a_victim_that_cannot_be_read_is_still_there(
+    source: KubernetesSource, api: FakeApi
+) -> None:
+    api.store.create("pods", pod("bad", node="n1", uid="u2", labels=["no map"]))
+
+    assert await source.pods_on(N1) == {"u2"}
+
+
 async def test_a_cluster_without_the_crds() -> None:
     async with FakeApi(with_vms=False) as api, KubeApi(api.access()) as client:
         source = KubernetesSource(client)

@@ -28,9 +28,9 @@ from autoscale_enforcer.cluster.kubernetes.sinks import (
     PodSink,
     VmSink,
 )
-from autoscale_enforcer.cluster.kubernetes.source import KubernetesSource
+from autoscale_enforcer.cluster.kubernetes.source import KubernetesSource, VmKey
 from autoscale_enforcer.cluster.kubernetes.turns import Turns
-from autoscale_enforcer.cluster.kubernetes.world import VmKey, World
+from autoscale_enforcer.cluster.kubernetes.world import World
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ClusterUnavailable
 from autoscale_enforcer.ledger.calls import Context, Leadership

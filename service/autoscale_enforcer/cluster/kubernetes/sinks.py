@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from autoscale_enforcer.cluster.kubernetes.answers import Action, BadObject, Changed
-from autoscale_enforcer.cluster.kubernetes.world import VmKey, World
+from autoscale_enforcer.cluster.kubernetes.source import VmKey
+from autoscale_enforcer.cluster.kubernetes.world import World
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid, pod_name

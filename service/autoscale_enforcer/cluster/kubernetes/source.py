@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-from autoscale_enforcer.cluster.kubernetes.answers import BareObject, Reply
+from autoscale_enforcer.cluster.kubernetes.answers import BareObject, Listing, Reply
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.failures import NotServed
 from autoscale_enforcer.cluster.kubernetes.paths import (
@@ -29,17 +30,20 @@ from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.cluster.source import Bound
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 from autoscale_enforcer.model.facts import NodeFact, PodFact
-from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
+from autoscale_enforcer.model.ids import NodeName, PodName, PodUid, pod_name
 from autoscale_enforcer.model.rows import NO_WORD
 from autoscale_enforcer.objects.decode import decode
 from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.pods import read_pod
-from autoscale_enforcer.objects.shapes import NodeObject, PodObject, VmObject
+from autoscale_enforcer.objects.shapes import Metadata, NodeObject, PodObject, VmObject
 from autoscale_enforcer.objects.vms import vm_owner
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+VmKey = tuple[str, str]
+"""Namespace and name."""
 
 ABANDONED = "AutoscaleEnforcerBindAbandoned"
 """Type of the pod condition that outdates every Binding sent before it."""
@@ -70,10 +74,22 @@ class KubernetesSource:
         found = await _read(self._api.get(pod_path(name), PodObject))
         return None if found is None else await _read(self._with_vm(found))
 
+    async def read_pods(self, names: AbstractSet[PodName]) -> dict[PodName, PodFact | None]:
+        """These pods now, by one list of all; those that are there and cannot be read left out."""
+        vms = await self._all_vms()
+        with FullCollections.held_off():
+            listing = await self._api.list_all(PODS, PodObject)
+            there, bad = await _told_apart(listing, vms, names)
+        unnamed = any(not found.name for found in listing.bad)
+        return {
+            name: there.get(name) for name in names if name in there or not (name in bad or unnamed)
+        }
+
     async def pods_on(self, node: NodeName) -> set[PodUid]:
         """UIDs of the unfinished pods that are on the node now."""
         listing = await self._api.list_all(pods_on_path(node), PodObject)
-        return {
+        # One that cannot be read is there: whoever asks takes the others for gone.
+        return {PodUid(found.uid) for found in listing.bad} | {
             PodUid(pod.metadata.uid)
             for pod in listing.items
             if pod.metadata and pod.metadata.uid and not _is_finished(pod)
@@ -158,7 +174,7 @@ class KubernetesSource:
                 partial(read_pod, pod, vms.get(vm_key(pod))) for pod in listing.items
             )
 
-    async def _all_vms(self) -> dict[tuple[str, str], VmObject]:
+    async def _all_vms(self) -> dict[VmKey, VmObject]:
         try:
             listing = await self._api.list_all(VIRTUAL_MACHINES, VmObject)
         except NotServed:
@@ -189,7 +205,7 @@ class KubernetesSource:
             return None
 
 
-def vm_key(pod: PodObject) -> tuple[str, str]:
+def vm_key(pod: PodObject) -> VmKey:
     """Namespace and name of the VirtualMachine that a pod runs; an empty name: none."""
     namespace = (pod.metadata.namespace if pod.metadata else None) or ""
     return namespace, vm_owner(pod) or ""
@@ -217,6 +233,28 @@ def _made(make: Callable[[], T]) -> T:
         return make()
     except ObjectError as error:
         raise ClusterUnavailable(str(error)) from error
+
+
+async def _told_apart(
+    listing: Listing[PodObject], vms: Mapping[VmKey, VmObject], names: AbstractSet[PodName]
+) -> tuple[dict[PodName, PodFact], set[PodName]]:
+    """Of those names: the pods that can be read, and the names of those that cannot."""
+    there, turns = dict[PodName, PodFact](), Turns()
+    bad = {pod_name(found.namespace, found.name) for found in listing.bad}
+    for pod in listing.items:
+        name = _name_of(pod)
+        if name in names:
+            try:
+                there[name] = read_pod(pod, vms.get(vm_key(pod)))
+            except ObjectError:
+                bad.add(name)
+        await turns.pause()
+    return there, bad
+
+
+def _name_of(pod: PodObject) -> PodName:
+    metadata = pod.metadata or Metadata()
+    return pod_name(metadata.namespace or "", metadata.name or "")
 
 
 async def _all_readable(makes: Iterable[Callable[[], T]]) -> list[T]:

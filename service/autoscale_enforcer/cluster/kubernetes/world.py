@@ -6,15 +6,12 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from autoscale_enforcer.cluster.kubernetes.source import vm_key
+from autoscale_enforcer.cluster.kubernetes.source import VmKey, vm_key
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import PodName, PodUid, pod_name
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.shapes import MigrationObject, PodObject, VmObject
 from autoscale_enforcer.objects.vms import VM_NAME_LABEL
-
-VmKey = tuple[str, str]
-"""Namespace and name."""
 
 MIGRATION_ENDED = frozenset({"Succeeded", "Failed"})
 
