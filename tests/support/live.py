@@ -27,7 +27,7 @@ from tests.support.reflecting import QUICK
 from tests.support.replica import Kind, Replica, running, until
 
 CLUSTER_UID = "uid-of-kube-system"
-FOLLOWING = ReconcilerSettings(watches=QUICK)
+FOLLOWING = ReconcilerSettings(watches=QUICK, news_takes=timedelta(milliseconds=20))
 
 
 class Clock:

@@ -123,7 +123,7 @@ READINGS = {
     "watch_relists": "Lists begun after the first.",
     "bad_objects": "Objects that could not be read.",
     "facts_waiting": "Facts that the ledger has not heard yet.",
-    "repaired_rows": "Rows that a compare found to differ from the cluster.",
+    "repaired_rows": "Rows that compares changed, what nobody told before a takeover included.",
     "pending_pods": "Unbound pods.",
 }
 """What a live cluster tells of itself."""

@@ -25,7 +25,7 @@ from autoscale_enforcer.model.resources import Resources
 
 WEB = PodName("default/web")
 N1 = NodeName("n1")
-QUICKLY = ApiSettings(request=timedelta(milliseconds=200))
+QUICKLY = ApiSettings(request=timedelta(milliseconds=700))
 
 
 @pytest.fixture
@@ -377,7 +377,11 @@ async def test_a_pod_without_a_name_that_can_be_read_may_be_any_that_is_missing(
 ) -> None:
     api.store.create("pods", pod("good", uid="u1", namespace="default"))
     nameless = b'{"metadata":{"name":["web"]},"spec":{}}'
-    api.next("list", "pods", Lines((b'{"metadata":{},"items":[' + nameless + b"]}",)))
+    api.next(
+        "list",
+        "pods",
+        Lines((b'{"metadata":{"resourceVersion":"9"},"items":[' + nameless + b"]}",)),
+    )
 
     assert await source.read_pods({PodName("default/web")}) == {}
 

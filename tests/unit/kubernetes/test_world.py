@@ -29,8 +29,10 @@ def vm(use: int, *, name: str = "vm-a", rv: str = "5") -> VmObject:
     return convert({"metadata": named, "spec": {"guest": vm_resources(use)}}, VmObject)
 
 
-def migration(source: str = "", phase: str = "Running", *, name: str = "m") -> MigrationObject:
-    named = {"name": name, "namespace": "default"}
+def migration(
+    source: str = "", phase: str = "Running", *, name: str = "m", rv: str = ""
+) -> MigrationObject:
+    named = {"name": name, "namespace": "default", **({"resourceVersion": rv} if rv else {})}
     status = {"phase": phase, "sourcePodName": source}
     return convert(
         {"metadata": named, "spec": {"vmName": "vm-a"}, "status": status}, MigrationObject
@@ -46,6 +48,63 @@ def test_a_pod_is_read_with_its_vm() -> None:
     (fact,) = world.pods_of(KEY)
     assert fact.vm is not None
     assert (fact.vm.use.cpu, fact.labels) == (3000, {"vm.neon.tech/name": "vm-a"})
+
+
+def test_a_pod_that_is_only_looked_at_is_not_remembered() -> None:
+    world = World()
+    world.change_vm(vm(3), gone=False)
+
+    fact = world.look_at(runner("u1"))
+
+    assert fact.vm is not None
+    assert fact.vm.use.cpu == 3000
+    assert world.pods_of(KEY) == []
+
+
+def test_a_pod_of_a_list_is_read_again_as_the_newer_of_what_is_known() -> None:
+    world = World()
+    world.read_pod(runner("u1", rv="20"))
+    older, newer = world.look_at(runner("u1", rv="9")), world.look_at(runner("u1", rv="30"))
+
+    assert world.read_again(older).resource_version == "20"
+    assert world.read_again(newer).resource_version == "30"
+
+
+def test_a_list_of_vms_tells_what_the_watch_has_not() -> None:
+    world = World()
+    for each in (vm(1, name="same"), vm(1, name="older"), vm(1, name="gone"), vm(1, name="later")):
+        world.change_vm(each, gone=False)
+    known = world.vm_versions()
+    world.change_vm(vm(2, name="later", rv="6"), gone=False)  # told while the list was read
+    world.change_vm(vm(2, name="newest", rv="9"), gone=False)
+    listed = [vm(1, name="same"), vm(4, name="older", rv="7"), vm(1, name="missed")]
+
+    changed = world.merge_vms([*listed, vm(1, name="newest", rv="8")], known)
+
+    assert changed == {("default", name) for name in ("older", "gone", "missed")}
+    assert world.vm_versions() == {
+        ("default", "same"): "5",
+        ("default", "older"): "7",
+        ("default", "later"): "6",
+        ("default", "newest"): "9",
+        ("default", "missed"): "5",
+    }
+
+
+def test_a_list_of_migrations_tells_what_the_watch_has_not() -> None:
+    world = World()
+    world.read_pod(runner("u1"))
+    world.change_migration(migration("u1", name="gone", rv="3"), gone=False)
+    known = world.migration_versions()
+    world.change_migration(migration("u1", "Succeeded", name="ended", rv="9"), gone=False)
+    assert world.pods_of(KEY)[0].migration_source
+
+    changed = world.merge_migrations([migration("u1", name="ended", rv="8")], known)
+
+    assert changed == {KEY}
+    assert not world.pods_of(KEY)[0].migration_source
+    again = world.merge_migrations([migration("u1", name="missed", rv="11")], known)
+    assert (again, world.pods_of(KEY)[0].migration_source) == ({KEY}, True)
 
 
 def test_nothing_is_kept_of_plain_pods() -> None:

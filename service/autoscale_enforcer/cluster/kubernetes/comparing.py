@@ -27,22 +27,22 @@ READ_ONE_BY_ONE = 100
 
 
 class Mends(Protocol):
-    """Who tells the ledger."""
+    """Who tells the ledger what it has to be told. What `is_news` may be on its way already."""
 
-    def put_pod(self, fact: PodFact, *, mends: bool = False) -> None:
-        """The pod is so; `mends` where a compare found that the ledger says other."""
+    def mend_pod(self, fact: PodFact, *, is_news: bool) -> None:
+        """The pod is so, and the ledger says other."""
         ...
 
-    def delete_pod(self, uid: PodUid, name: PodName, *, mends: bool = False) -> None:
-        """The pod is gone."""
+    def mend_deleted_pod(self, uid: PodUid, name: PodName) -> None:
+        """The pod is gone, and the ledger has it; this is always news."""
         ...
 
-    def put_node(self, fact: NodeFact, *, mends: bool = False) -> None:
-        """The node is so."""
+    def mend_node(self, fact: NodeFact, *, is_news: bool) -> None:
+        """The node is so, and the ledger says other."""
         ...
 
-    def delete_node(self, name: NodeName, uid: str, *, mends: bool = False) -> None:
-        """The node has left."""
+    def mend_deleted_node(self, name: NodeName, uid: str) -> None:
+        """The node has left, and the ledger has it; this is always news."""
         ...
 
     def read_again(self, fact: PodFact) -> PodFact:
@@ -73,7 +73,8 @@ class Comparison:
             missing.pop(fact.name, None)
             row = rows.get(fact.name)
             if row is None or not self._node_says(row, fact):
-                self._mends.put_node(fact, mends=True)
+                is_news = row is None or newer(fact.resource_version, row.rv)
+                self._mends.mend_node(fact, is_news=is_news)
             await turns.pause()
         for found in bad:
             name = NodeName(found.name)
@@ -84,7 +85,7 @@ class Comparison:
         )
         for name, uid in missing.items():
             if uid not in there:
-                self._mends.delete_node(name, uid, mends=True)
+                self._mends.mend_deleted_node(name, uid)
 
     async def pods(self, listed: Sequence[PodFact], bad: Sequence[BadObject], version: str) -> None:
         """The pods are these, and others only if a later read finds them; bad ones stay."""
@@ -101,14 +102,14 @@ class Comparison:
         )
         for uid, row in rows.items():
             if uid not in there:
-                self._mends.delete_pod(uid, PodName(row.name), mends=True)
+                self._mends.mend_deleted_pod(uid, PodName(row.name))
 
     def _compare_pod(self, row: PodRow | None, fact: PodFact) -> None:
         if row is None and fact.finished:
             return
         ignored = fact.namespace in self._config.current.ignored_namespaces
         if row is None or not pod_says(row, fact, ignored=ignored):
-            self._mends.put_pod(fact, mends=True)
+            self._mends.mend_pod(fact, is_news=row is None or newer(fact.resource_version, row.rv))
         else:
             self._mends.wait_for_room(fact)
 

@@ -45,6 +45,9 @@ class FactPump:
         self._idle.clear()
         self._wake.set()
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._waiting
+
     def __len__(self) -> int:
         return len(self._waiting)
 

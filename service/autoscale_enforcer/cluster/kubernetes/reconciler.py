@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any, TypeVar
 
 from autoscale_enforcer.cluster.kubernetes.answers import BadObject, BareObject
@@ -22,22 +21,24 @@ from autoscale_enforcer.cluster.kubernetes.comparing import Comparison
 from autoscale_enforcer.cluster.kubernetes.paths import MIGRATIONS, NODES, PODS, VIRTUAL_MACHINES
 from autoscale_enforcer.cluster.kubernetes.pump import FactPump
 from autoscale_enforcer.cluster.kubernetes.reflector import Reflector, ReflectorSettings
+from autoscale_enforcer.cluster.kubernetes.review import Review
 from autoscale_enforcer.cluster.kubernetes.sinks import (
     MigrationSink,
     NodeSink,
     PodSink,
     VmSink,
 )
-from autoscale_enforcer.cluster.kubernetes.source import KubernetesSource, VmKey
+from autoscale_enforcer.cluster.kubernetes.source import KubernetesSource
+from autoscale_enforcer.cluster.kubernetes.telling import Telling
 from autoscale_enforcer.cluster.kubernetes.turns import Turns
 from autoscale_enforcer.cluster.kubernetes.world import World
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ClusterUnavailable
-from autoscale_enforcer.ledger.calls import Context, Leadership
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.outcomes import Fact, Keep
+from autoscale_enforcer.ledger.outcomes import Keep
 from autoscale_enforcer.model.facts import NodeFact, PodFact
-from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
+from autoscale_enforcer.model.ids import PodUid
 from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.shapes import (
     MigrationObject,
@@ -61,10 +62,13 @@ class ReconcilerSettings:
     """Of a watch, after which this replica sees nothing: a little more than the longest watch."""
     list_silence: timedelta = timedelta(seconds=65)
     """Of a list that is waited for: a little more than one page may take."""
+    news_takes: timedelta = timedelta(seconds=1)
+    """From a change to the ledger at most, but for one in a hundred: a compare that goes on beside
+    the watches leaves them so long to tell what it has found."""
     watches: ReflectorSettings = field(default_factory=ReflectorSettings)
 
 
-class Reconciler:
+class Reconciler(Telling):
     """Follows one cluster for one leadership at a time."""
 
     def __init__(
@@ -77,20 +81,15 @@ class Reconciler:
         replica: str,
         settings: ReconcilerSettings,
     ) -> None:
-        self._api, self._source, self._ledger, self._config = api, source, ledger, config
-        self._context: Context = {"replica": replica, "verb": "watch"}
-        self._mending: Context = {"replica": replica, "verb": "compare"}
+        super().__init__(ledger, config, replica=replica)
+        self._api, self._source = api, source
         self._settings = settings
         self._compared_at = 0.0
         self._compared_with = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._reflectors: list[Reflector[Any, Any]] = []
         self._comparison = Comparison(api, ledger, config, self)
-        self.pump, self.world = FactPump(), World()
-        self.pending: set[PodUid] = set()
-        """Unbound pods, as the watch has them."""
-        self.repaired = 0
-        """Rows that a compare had changed; what changed while its list was read counts too."""
+        self._is_following = False
 
     # What the leader asks
 
@@ -112,13 +111,17 @@ class Reconciler:
         self._tasks.append(asyncio.create_task(self.pump.run(leader), name="fact pump"))
 
     async def compare(self, leader: Leadership) -> None:
-        """List everything anew, and make the ledger say what the lists say.
+        """Make the ledger say what lists say; what is followed already goes on being told.
 
-        One that was broken off is due still: by then it has stopped what followed the cluster.
+        One that was broken off is due still.
         """
         config = self._config.version
-        await self._follow(is_build=False)
-        self.go_live(leader)
+        self._compared_at = float("-inf")
+        if self._is_following:
+            await self._until(self._review())
+        else:
+            await self._follow(is_build=False)
+            self.go_live(leader)
         await self._until(self.pump.drained())
         self._compared_at, self._compared_with = time.monotonic(), config
 
@@ -145,7 +148,7 @@ class Reconciler:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks, self._reflectors = [], []
+        self._tasks, self._reflectors, self._is_following = [], [], False
 
     def check(self) -> None:
         """Raises what ended a watch or the pump, and ClusterUnavailable for a silent watch."""
@@ -210,6 +213,22 @@ class Reconciler:
                 self._reflectors.append(reflector)
                 self._tasks.append(asyncio.create_task(reflector.run(), name="reflector"))
             await self._until(asyncio.gather(*(each.synced.wait() for each in first)))
+        self._is_following = True
+
+    async def _review(self) -> None:
+        """Compare beside the watches; again where a list or a read fails, for they go on."""
+        began, settings = time.monotonic(), self._settings
+        while True:
+            review = Review(
+                self._api, self._ledger, self._config, self, news_takes=settings.news_takes
+            )
+            try:
+                return await review.run()
+            except ClusterUnavailable as error:
+                if time.monotonic() - began > settings.list_silence.total_seconds():
+                    raise
+                log.warning("a compare begins again: %s", error)
+                await asyncio.sleep(settings.watches.pause.total_seconds())
 
     async def _until(self, wanted: Awaitable[object]) -> None:
         """Wait for it; raises what ended a watch or the pump meanwhile."""
@@ -225,46 +244,7 @@ class Reconciler:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
 
-    # Facts
-
-    def put_pod(self, fact: PodFact, *, mends: bool = False) -> None:
-        """Tell the ledger of a pod."""
-        self.wait_for_room(fact)
-        self.repaired += mends
-        self.pump.put(("pod", fact.uid), partial(self._put_pod, fact, self._why(mends=mends)))
-
-    def read_again(self, fact: PodFact) -> PodFact:
-        """The pod of a list, with what has changed around it since it was read."""
-        return self.world.read_again(fact)
-
-    def wait_for_room(self, fact: PodFact) -> None:
-        """Whether the pod waits for room, which then has to be told to kube-scheduler."""
-        if fact.node is None and not fact.finished and not fact.deleting:
-            self.pending.add(fact.uid)
-        else:
-            self.pending.discard(fact.uid)
-
-    def delete_pod(self, uid: PodUid, name: PodName, *, mends: bool = False) -> None:
-        """Tell the ledger that a pod is gone."""
-        self.pending.discard(uid)
-        self.world.forget_pod(uid)
-        self.repaired += mends
-        self.pump.put(("pod", uid), partial(self._delete_pod, uid, name, self._why(mends=mends)))
-
-    def put_node(self, fact: NodeFact, *, mends: bool = False) -> None:
-        """Tell the ledger of a node."""
-        self.repaired += mends
-        self.pump.put(("node", fact.name), partial(self._put_node, fact, self._why(mends=mends)))
-
-    def delete_node(self, name: NodeName, uid: str, *, mends: bool = False) -> None:
-        """Tell the ledger that a node has left."""
-        self.repaired += mends
-        self.pump.put(("node", name), partial(self._delete_node, name, uid, self._why(mends=mends)))
-
-    def reread_pods_of(self, key: VmKey) -> None:
-        """The VM has changed: so may have what its pods are worth."""
-        for fact in self.world.pods_of(key):
-            self.put_pod(fact)
+    # First lists
 
     async def load_nodes(self, listed: Sequence[NodeFact]) -> None:
         """The first nodes of a new ledger."""
@@ -295,37 +275,6 @@ class Reconciler:
         self.world.keep_pods(uids)
         self.pending &= uids
         await self._comparison.pods(listed, bad, version)
-
-    def _why(self, *, mends: bool) -> Context:
-        return self._mending if mends else self._context
-
-    async def _put_pod(self, fact: PodFact, why: Context, leader: Leadership) -> Fact:
-        return await self._ledger.put_pod(
-            fact, leader=leader, ignored=self.is_ignored(fact), context=why
-        )
-
-    async def _delete_pod(
-        self, uid: PodUid, name: PodName, why: Context, leader: Leadership
-    ) -> Fact:
-        return await self._ledger.delete_pod(uid, name=name, leader=leader, context=why)
-
-    async def _put_node(self, fact: NodeFact, why: Context, leader: Leadership) -> Fact:
-        return await self._ledger.put_node(
-            fact,
-            capacity=self._config.current.node_config(fact.name).capacity(fact.allocatable),
-            config_version=self._config.version,
-            leader=leader,
-            context=why,
-        )
-
-    async def _delete_node(
-        self, name: NodeName, uid: str, why: Context, leader: Leadership
-    ) -> Fact:
-        return await self._ledger.delete_node(name, uid=uid, leader=leader, context=why)
-
-    def is_ignored(self, fact: PodFact) -> bool:
-        """Its namespace is one that grants take no notice of."""
-        return fact.namespace in self._config.current.ignored_namespaces
 
 
 def _as_it_is(found: T) -> T:

@@ -22,19 +22,16 @@ from autoscale_enforcer.cluster.kubernetes.answers import (
     Bookmark,
     Changed,
     K,
-    Listing,
-    Page,
     WatchEvent,
     bad_version,
 )
 from autoscale_enforcer.cluster.kubernetes.client import PAGE_SIZE, KubeApi
 from autoscale_enforcer.cluster.kubernetes.failures import ApiRefusal, Expired, NotServed
+from autoscale_enforcer.cluster.kubernetes.lists import drop, read_whole
 from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 
 log = logging.getLogger(__name__)
-
-_DROPPED = 1000
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -154,36 +151,23 @@ class Reflector(Generic[K, T]):
 
     async def _list(self) -> None:
         self._lists += 1
-        listing: Listing[T] = Listing()
-        pages = self._api.list_pages(
-            self._path, self._kind, limit=self._settings.page_size, metered=False
+        listing = await read_whole(
+            self._api,
+            self._path,
+            self._kind,
+            self._read,
+            page_size=self._settings.page_size,
+            on_page=self._hear_page,
         )
-        async with aclosing(pages):
-            async for page in pages:
-                if page.begins:
-                    listing = Listing(resource_version=page.resource_version)
-                await self._read_page(page, listing)
-                self._heard_at = self._clock()
         for found in listing.bad:
             await self._report(found)
         await self._sink.replace(listing.items, listing.resource_version)
         self.version = listing.resource_version
         self.synced.set()
-        turns = Turns()
-        while listing.items:
-            # Dropped at once, 150,000 objects would keep the loop busy for 0.2 s.
-            del listing.items[-_DROPPED:]
-            await turns.pause()
+        await drop(listing)
 
-    async def _read_page(self, page: Page[K], listing: Listing[T]) -> None:
-        turns = Turns()
-        listing.bad += page.bad
-        for item in page.items:
-            try:
-                listing.items.append(self._read(item))
-            except ObjectError as error:
-                listing.bad.append(bad_version(item.metadata, error, None))
-            await turns.pause()
+    def _hear_page(self) -> None:
+        self._heard_at = self._clock()
 
     async def _watch(self) -> None:
         self._watches += 1

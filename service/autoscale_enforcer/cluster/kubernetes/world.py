@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from autoscale_enforcer.cluster.kubernetes.source import VmKey, vm_key
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import PodName, PodUid, pod_name
+from autoscale_enforcer.model.rows import NO_WORD, newer
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.shapes import MigrationObject, PodObject, VmObject
 from autoscale_enforcer.objects.vms import VM_NAME_LABEL
@@ -26,25 +27,39 @@ class World:
     """Which VM each of those runs."""
     _moving: dict[VmKey, PodName] = field(default_factory=dict)
     """Source pod of each migration that has not ended, by the migration's namespace and name."""
+    _migrations: dict[VmKey, str] = field(default_factory=dict)
+    """The version of each migration, ended ones included."""
 
     def read_pod(self, pod: PodObject) -> PodFact:
-        """A pod with its VM and its part in a migration; ObjectError where it cannot be read."""
+        """A pod with its VM and its part in a migration, remembered where it runs a VM.
+
+        ObjectError where it cannot be read.
+        """
+        fact, key = self.look_at(pod), vm_key(pod)
+        if key[1]:
+            self._pods.setdefault(key, {})[fact.uid] = pod
+            self._keys[fact.uid] = key
+        return fact
+
+    def look_at(self, pod: PodObject) -> PodFact:
+        """As `read_pod`, and nothing is remembered."""
         key = vm_key(pod)
         fact = read_pod(pod, self._vms.get(key))
         if not key[1]:
             return replace(fact, labels={})
-        self._pods.setdefault(key, {})[fact.uid] = pod
-        self._keys[fact.uid] = key
         moves = fact.full_name in self._moving.values()
         return replace(fact, labels={VM_NAME_LABEL: key[1]}, migration_source=moves)
 
     def read_again(self, fact: PodFact) -> PodFact:
         """The pod with its VM as that is now, where it runs one; else the fact itself.
 
-        A list takes seconds: a VM may have changed since its pod was read.
+        A list takes seconds: a VM may have changed since its pod was read, and so may the pod.
         """
         key = self._keys.get(fact.uid)
-        return fact if key is None else self.read_pod(self._pods[key][fact.uid])
+        if key is None:
+            return fact
+        known = self.look_at(self._pods[key][fact.uid])
+        return fact if newer(fact.resource_version, known.resource_version) else known
 
     def forget_pod(self, uid: PodUid) -> None:
         """It is gone: nothing that happens to its VM concerns it."""
@@ -76,6 +91,25 @@ class World:
         self._vms = listed
         return changed
 
+    def merge_vms(self, listed: Iterable[VmObject], known: Mapping[VmKey, str]) -> set[VmKey]:
+        """What a list shows that the watch has not told; those whose pods have to be read again.
+
+        `known` are `vm_versions` from before the list: one that it lacks is gone if it is still
+        as it was then.
+        """
+        there, changed = {key_of(vm): vm for vm in listed}, set[VmKey]()
+        for key, vm in there.items():
+            if newer(_version(vm), _version(self._vms.get(key))):
+                changed.add(self.change_vm(vm, gone=False))
+        for key in known.keys() - there.keys():
+            if _version(self._vms.get(key)) == known[key]:
+                changed.add(self.change_vm(self._vms[key], gone=True))
+        return changed
+
+    def vm_versions(self) -> dict[VmKey, str]:
+        """The version of each VM, as the watch has it."""
+        return {key: _version(vm) for key, vm in self._vms.items()}
+
     def change_vm(self, vm: VmObject, *, gone: bool) -> VmKey:
         """One has changed, or is gone."""
         key = key_of(vm)
@@ -87,22 +121,50 @@ class World:
 
     def replace_migrations(self, migrations: Iterable[MigrationObject]) -> set[VmKey]:
         """All there are; VMs whose pods have to be read again, those of ended ones included."""
-        known, self._moving = self._moving, {}
+        known, self._moving, self._migrations = self._moving, {}, {}
         changed = {key for each in migrations if (key := self.change_migration(each, gone=False))}
         ended = {name for key, name in known.items() if key not in self._moving}
-        return changed | {key for key, pods in self._pods.items() if ended & _names(pods)}
+        return changed | self._with_pods(ended)
+
+    def merge_migrations(
+        self, listed: Iterable[MigrationObject], known: Mapping[VmKey, str]
+    ) -> set[VmKey]:
+        """As `merge_vms`, with `migration_versions` from before the list."""
+        there, changed = {key_of(each): each for each in listed}, set[VmKey]()
+        for key, migration in there.items():
+            if newer(_version(migration), self._migrations.get(key, NO_WORD)):
+                vm = self.change_migration(migration, gone=False)
+                changed |= {vm} if vm else set()
+        gone = {
+            key for key in known.keys() - there.keys() if self._migrations.get(key) == known[key]
+        }
+        ended = {self._moving.pop(key) for key in gone if key in self._moving}
+        for key in gone:
+            del self._migrations[key]
+        return changed | self._with_pods(ended)
+
+    def migration_versions(self) -> dict[VmKey, str]:
+        """The version of each migration, as the watch has it."""
+        return dict(self._migrations)
 
     def change_migration(self, migration: MigrationObject, *, gone: bool) -> VmKey | None:
         """One has changed, or is gone; the VM whose pods have to be read again."""
         key = key_of(migration)
         status = migration.status
         source = status.source_pod_name if status else None
+        self._migrations.pop(key, None)
+        if not gone and (version := _version(migration)) != NO_WORD:
+            self._migrations[key] = version
         if gone or not source or (status and status.phase in MIGRATION_ENDED):
             self._moving.pop(key, None)
         else:
             self._moving[key] = pod_name(key[0], source)
         vm = migration.spec.vm_name if migration.spec else None
         return (key[0], vm) if vm else None
+
+    def _with_pods(self, names: AbstractSet[PodName]) -> set[VmKey]:
+        """VMs that run in any of these pods."""
+        return {key for key, pods in self._pods.items() if names & _names(pods)}
 
 
 def key_of(found: VmObject | MigrationObject) -> VmKey:
@@ -119,5 +181,5 @@ def _names(pods: dict[PodUid, PodObject]) -> set[PodName]:
     }
 
 
-def _version(vm: VmObject | None) -> str | None:
-    return vm.metadata.resource_version if vm and vm.metadata else None
+def _version(found: VmObject | MigrationObject | None) -> str:
+    return (found and found.metadata and found.metadata.resource_version) or NO_WORD
