@@ -41,24 +41,23 @@ class _Noted:
         self.pods: dict[PodUid, PodFact | PodName] = {}
         self.nodes: dict[NodeName, NodeFact | None] = {}
 
-    def put_pod(self, fact: PodFact, *, mends: bool = False) -> None:
+    def mend_pod(self, fact: PodFact, *, is_news: bool) -> None:
         """The pod is so."""
-        del mends
+        del is_news
         self.pods[fact.uid] = fact
 
-    def delete_pod(self, uid: PodUid, name: PodName, *, mends: bool = False) -> None:
+    def mend_deleted_pod(self, uid: PodUid, name: PodName) -> None:
         """The pod is gone."""
-        del mends
         self.pods[uid] = name
 
-    def put_node(self, fact: NodeFact, *, mends: bool = False) -> None:
+    def mend_node(self, fact: NodeFact, *, is_news: bool) -> None:
         """The node is so."""
-        del mends
+        del is_news
         self.nodes[fact.name] = fact
 
-    def delete_node(self, name: NodeName, uid: str, *, mends: bool = False) -> None:
+    def mend_deleted_node(self, name: NodeName, uid: str) -> None:
         """The node has left."""
-        del uid, mends
+        del uid
         self.nodes[name] = None
 
     def read_again(self, fact: PodFact) -> PodFact:
