@@ -111,7 +111,7 @@ async def test_release_is_refused_for_a_pod_that_uses_its_room(
 
 
 async def test_reconcile_waits_for_the_leader(replica: Replica, run: Run) -> None:
-    asked = asyncio.create_task(run("reconcile", *REASON))
+    asked = asyncio.ensure_future(run("reconcile", *REASON))
     while not (await replica.ledger.read_compare()).is_open:
         await asyncio.sleep(0.01)
 
