@@ -208,7 +208,9 @@ def test_ports_page_has_every_port_and_verb() -> None:
     assert first_cells(page)[:3] == [str(port) for port in ports]
     assert ports == DOORS
     assert all(f"/extender/{verb}`" in page for verb in VERBS)
-    doors = re.findall(r'add_(?:get|post)\("([^"]+)"', read("service/autoscale_enforcer/api/admin.py"))
+    doors = re.findall(
+        r'add_(?:get|post)\("([^"]+)"', read("service/autoscale_enforcer/api/admin.py")
+    )
     assert [door for door in doors if f"{door}`" not in page] == []
 
 

@@ -7,11 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from aiohttp import web
 
-from autoscale_enforcer.api.admin import admin_app
-from autoscale_enforcer.api.replica import _runner
-from autoscale_enforcer.config.settings import Settings
+from autoscale_enforcer.api.admin import Health, admin_app
+from autoscale_enforcer.api.door.front_door import FrontDoor
+from autoscale_enforcer.config.settings import LimitSettings
 from autoscale_enforcer.ledger.keys import Keys
 from tests.routes.conftest import StartReplica
 from tests.support.cluster_double import ClusterDouble, pod_json, runs_vm
@@ -152,17 +151,16 @@ async def test_it_is_alive_but_not_ready_while_redis_is_away(orphan: Replica) ->
 async def test_it_is_not_ready_while_it_stops(replica: Replica) -> None:
     """Field report 30: ready turns false first."""
     stop = asyncio.Event()
-    app = admin_app(replica.ledger, replica="r1", is_stopping=stop.is_set)
-    runner = _runner(app, Settings())
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    health = Health(is_stopping=stop.is_set)
+    door = FrontDoor(admin_app(replica.ledger, replica="r1", health=health), LimitSettings())
+    await door.start()
+    port = await door.listen("127.0.0.1", 0, reuse_port=False)
 
     stop.set()
-    async with replica.session.get(f"http://127.0.0.1:{site.port}/readyz") as reply:
+    async with replica.session.get(f"http://127.0.0.1:{port}/readyz") as reply:
         status, text = reply.status, await reply.text()
 
-    await runner.cleanup()
+    await door.close()
     assert (status, text) == (503, "stopping\n")
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from autoscale_enforcer.cli.main import main
 from tests.routes.conftest import StartReplica
 from tests.support.cluster_double import ClusterDouble, pod_json
-from tests.support.replica import Replica
+from tests.support.replica import Replica, until
 
 Run = Callable[..., Awaitable[Result]]
 
@@ -112,8 +112,11 @@ async def test_release_is_refused_for_a_pod_that_uses_its_room(
 
 async def test_reconcile_waits_for_the_leader(replica: Replica, run: Run) -> None:
     asked = asyncio.ensure_future(run("reconcile", *REASON))
-    while not (await replica.ledger.read_compare()).is_open:
-        await asyncio.sleep(0.01)
+
+    async def is_asked() -> bool:
+        return (await replica.ledger.read_compare()).is_open
+
+    await until(is_asked)
 
     await replica.lead()
 

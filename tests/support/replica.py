@@ -21,10 +21,10 @@ from aiohttp import web
 
 from autoscale_enforcer.api.admin import admin_app
 from autoscale_enforcer.api.agents import AgentDesk, agent_app
+from autoscale_enforcer.api.door.front_door import FrontDoor
 from autoscale_enforcer.api.extender.app import extender_app
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.api.order_desk import OrderDesk
-from autoscale_enforcer.api.replica import _runner
 from autoscale_enforcer.cluster.binder import Binder
 from autoscale_enforcer.cluster.leader import Leader, LeaderSettings
 from autoscale_enforcer.cluster.learner import NodeLearner
@@ -35,7 +35,7 @@ from autoscale_enforcer.cluster.sweep import Sweeper
 from autoscale_enforcer.cluster.upkeep import ListUpkeep
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.scheduler_config import DEFAULT_CONFIG, SchedulerConfig
-from autoscale_enforcer.config.settings import LimitSettings, Settings
+from autoscale_enforcer.config.settings import LimitSettings
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import Keys
@@ -321,12 +321,11 @@ async def running(
                 admin_app(
                     ledger,
                     replica=kind.name,
-                    is_stopping=lambda: False,
                     orders=OrderDesk(
                         ledger=ledger,
+                        replica=kind.name,
                         releaser=Releaser(ledger, source, binder),
                         differences=partial(list_differences, ledger, source, config),
-                        replica=kind.name,
                     ),
                     token_file=kind.admin_token_file,
                 ),
@@ -338,12 +337,10 @@ async def running(
 
 
 async def _open(stack: AsyncExitStack, app: web.Application, kind: Kind) -> int:
-    runner = _runner(app, Settings(limits=kind.limits))
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    return site.port
+    door = FrontDoor(app, kind.limits)
+    await door.start()
+    stack.push_async_callback(door.close)
+    return await door.listen("127.0.0.1", 0, reuse_port=False)
 
 
 def _ledger_settings(url: str, kind: Kind) -> LedgerSettings:

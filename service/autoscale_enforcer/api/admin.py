@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,19 @@ from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What this replica says of itself, whatever Redis does."""
+
+    is_stopping: Callable[[], bool] = lambda: False
+    is_starting: Callable[[], bool] = lambda: False
+
+
 def admin_app(
     ledger: Ledger,
     *,
     replica: str,
-    is_stopping: Callable[[], bool],
+    health: Health | None = None,
     config: LiveConfig | None = None,
     metrics: Metrics | None = None,
     orders: OrderDesk | None = None,
@@ -47,7 +55,7 @@ def admin_app(
     Whoever wants to change something must send the token in `token_file`; without it nobody may.
     """
     app = application(replica, checks=[changes_need_token(token_file)])
-    doors = _Doors(ledger, is_stopping, config or LiveConfig(), metrics or Metrics())
+    doors = _Doors(ledger, health or Health(), config or LiveConfig(), metrics or Metrics())
     app.router.add_get("/livez", doors.livez)
     app.router.add_get("/readyz", doors.readyz)
     app.router.add_get("/healthz", doors.readyz)
@@ -69,11 +77,11 @@ class _Doors:
     def __init__(
         self,
         ledger: Ledger,
-        is_stopping: Callable[[], bool],
+        health: Health,
         config: LiveConfig,
         metrics: Metrics,
     ) -> None:
-        self._ledger, self._is_stopping = ledger, is_stopping
+        self._ledger, self._health = ledger, health
         self._config, self._metrics = config, metrics
 
     async def livez(self, _: web.Request) -> web.Response:
@@ -82,8 +90,10 @@ class _Doors:
 
     async def readyz(self, _: web.Request) -> web.Response:
         """The ledger is built and its Redis answers."""
-        if self._is_stopping():
+        if self._health.is_stopping():
             return text_answer(503, "stopping")
+        if self._health.is_starting():
+            return text_answer(503, "starting")
         guard = await self._ledger.look()
         if guard.state == "UNBUILT":
             return text_answer(503, "the ledger is not built")

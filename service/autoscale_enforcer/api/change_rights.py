@@ -14,13 +14,11 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from autoscale_enforcer.api.bearer import bearer_token
-from autoscale_enforcer.api.http import Handler
+from autoscale_enforcer.api.http import READS, Handler
 from autoscale_enforcer.config.settings import read_token
 from autoscale_enforcer.errors import CheckUnavailable, ConfigError, NotAllowed, NotIdentified
 
 log = logging.getLogger(__name__)
-
-READS = frozenset({"GET", "HEAD"})
 
 
 def changes_need_token(file: Path | None) -> Middleware:

@@ -9,15 +9,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
+from autoscale_enforcer.api.door.connection import Connection
 from autoscale_enforcer.errors import (
     CheckUnavailable,
     ClusterUnavailable,
     LedgerUnavailable,
     NotAllowed,
     NotIdentified,
+    Overloaded,
     ServiceError,
     TooLate,
     WireError,
@@ -34,11 +36,15 @@ STATUS: dict[type[ServiceError], int] = {
     NotIdentified: 401,
     NotAllowed: 403,
     CheckUnavailable: 503,
+    Overloaded: 503,
     LedgerUnavailable: 503,
     ClusterUnavailable: 503,
     TooLate: 503,
 }
 """The one table from errors to HTTP; what is not in it is a bug of ours, 500."""
+
+READS = frozenset({"GET", "HEAD"})
+"""Methods that change nothing and whose bodies nobody reads."""
 
 REPLICA_HEADER = "X-Replica"
 
@@ -62,6 +68,8 @@ async def read_body(request: web.Request, *, limit: int, within: timedelta) -> b
         raise WireError("", "the body did not arrive in time") from None
     except web.RequestPayloadError as error:
         raise WireError("", "the body cannot be unpacked") from error
+    if isinstance(request.protocol, Connection):
+        request.protocol.begin_turn()
     return b"".join(chunks)
 
 
@@ -97,13 +105,21 @@ def application(
     `checks` run before each handler and may raise instead.
     """
 
-    async def name_replica(_: web.Request, response: web.StreamResponse) -> None:
+    async def name_replica(request: web.Request, response: web.StreamResponse) -> None:
         response.headers[REPLICA_HEADER] = replica
+        if not request.content.is_eof() or _is_leaving(request):
+            # A body that was not read to its end ends its connection; and so does a drain.
+            response.force_close()
+            response.headers[hdrs.CONNECTION] = "close"
 
     counting = [_counting(count)] if count else []
-    app = web.Application(middlewares=[*counting, errors_as_answers, *checks])
+    app = web.Application(middlewares=[*counting, errors_as_answers, in_its_turn, *checks])
     app.on_response_prepare.append(name_replica)
     return app
+
+
+def _is_leaving(request: web.Request) -> bool:
+    return isinstance(request.protocol, Connection) and request.protocol.is_leaving
 
 
 @web.middleware
@@ -116,9 +132,9 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
         if status is None:
             log.exception("%s %s", request.method, request.path)
             return text_answer(500, "internal error")
-        return _closing(request, _refusal(status, error))
+        return _refusal(status, error)
     except web.HTTPException as error:
-        return _closing(request, _in_our_words(error))
+        return _in_our_words(error)
     except ConnectionResetError:
         raise
     except Exception:
@@ -128,9 +144,31 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
 
 def _refusal(status: int, error: ServiceError) -> web.Response:
     answer = text_answer(status, str(error))
-    if status == 401:
-        answer.headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, NotIdentified):
+        answer.headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
+    if isinstance(error, Overloaded):
+        answer.headers[hdrs.RETRY_AFTER] = "1"
     return answer
+
+
+@web.middleware
+async def in_its_turn(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Overloaded where too many requests are in flight, before a body is read where it can be."""
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        return await handler(request)
+    if not connection.begin_answer(request.raw_headers):
+        answer = text_answer(431, "the head is too long")
+        answer.force_close()
+        return answer
+    try:
+        if request.content.is_eof() or request.method in READS:
+            connection.begin_turn()
+        else:
+            connection.check_turn()
+        return await handler(request)
+    finally:
+        connection.end_turn()
 
 
 def _counting(count: Count) -> Middleware:
@@ -152,10 +190,3 @@ def _in_our_words(error: web.HTTPException) -> web.Response:
     if "Allow" in error.headers:
         answer.headers["Allow"] = error.headers["Allow"]
     return answer
-
-
-def _closing(request: web.Request, response: web.Response) -> web.Response:
-    """A body that was not read to its end ends its connection."""
-    if not request.content.is_eof():
-        response.force_close()
-    return response

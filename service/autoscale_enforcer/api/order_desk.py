@@ -18,6 +18,7 @@ from autoscale_enforcer.api.http import json_answer, read_body, text_answer
 from autoscale_enforcer.cluster.differences import Difference
 from autoscale_enforcer.cluster.release import Released, Releaser
 from autoscale_enforcer.cluster.upkeep import ClusterWentBack
+from autoscale_enforcer.errors import ClusterUnavailable
 from autoscale_enforcer.ledger.calls import Context
 from autoscale_enforcer.ledger.freezes import EVERYWHERE, Freeze
 from autoscale_enforcer.ledger.ledger import Ledger
@@ -31,15 +32,17 @@ BODY = 8 * 1024
 
 READ_WITHIN = timedelta(seconds=10)
 
+_STARTING = "this replica is starting and cannot ask the cluster yet"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(slots=True, kw_only=True)
 class OrderDesk:
-    """One replica's means to carry out orders."""
+    """One replica's means to carry out orders. Grants can be stopped before the cluster is open."""
 
     ledger: Ledger
-    releaser: Releaser
-    differences: Callable[[], Awaitable[list[Difference]]]
     replica: str
+    releaser: Releaser | None = None
+    differences: Callable[[], Awaitable[list[Difference]]] | None = None
 
     async def freeze(self, request: web.Request) -> web.Response:
         """Stop grants on a node, or everywhere."""
@@ -71,6 +74,8 @@ class OrderDesk:
         """Give up what one pod holds."""
         order = await _read(request, about=("pod",))
         name = order.pod_name
+        if self.releaser is None:
+            raise ClusterUnavailable(_STARTING)
         answer = await self.releaser.release(
             name, context=self._context("release", order), dry_run=order.dry_run
         )
@@ -96,6 +101,8 @@ class OrderDesk:
         """Ask the leader for a full compare; a dry run compares here and books nothing."""
         order = await _read(request)
         if order.dry_run:
+            if self.differences is None:
+                raise ClusterUnavailable(_STARTING)
             try:
                 differences = await self.differences()
             except ClusterWentBack as error:

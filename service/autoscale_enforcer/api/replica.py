@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Literal
 
 from aiohttp import web
 
-from autoscale_enforcer.api.admin import admin_app
+from autoscale_enforcer.api.admin import Health, admin_app
 from autoscale_enforcer.api.agents import AgentDesk, agent_app
+from autoscale_enforcer.api.door.descriptors import allow_descriptors
+from autoscale_enforcer.api.door.front_door import FrontDoor
 from autoscale_enforcer.api.extender.app import extender_app
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.api.metrics import Metrics
@@ -28,25 +32,24 @@ from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.cluster.sweep import Sweeper
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import (
-    ListenSettings,
     OwnPorts,
     Settings,
     read_secret,
     read_token,
 )
-from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
+from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
-DRAIN_SECONDS = 8.0
-"""For work in flight after a stop: below the 10 s in which a replica is to be gone."""
+PORTS = 3
+"""Each with so many connections at most."""
 
-LINGER_SECONDS = 0.5
-"""How long a refused client may go on sending. Closed at once, it would see a reset instead of the
-refusal; aiohttp's own 10 s would read megabytes that nobody wants."""
+DRAIN_SECONDS = 5.5
+"""For work in flight after a stop: longer than the 5 s for which kube-scheduler waits, and so short
+that a replica is gone within 10 s whatever else is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,38 +91,100 @@ async def run_replica(
     """
     if settings.access.admin_token_file:
         read_token(settings.access.admin_token_file)
-    config = LiveConfig()
+    allow_descriptors(PORTS * settings.limits.connections)
     async with AsyncExitStack() as stack:
-        ledger = Ledger.open(ledger_settings(settings))
-        stack.push_async_callback(ledger.close)
-        background = await stack.enter_async_context(Background())
-        cluster = await open_cluster(stack, background, settings, ledger, config)
-        means = Means.of(settings, ledger, cluster.source, config)
-        stack.push_async_callback(means.learner.close)
-        leader = _leader(settings, means, cluster)
-        stack.push_async_callback(leader.resign)
-        # Before it resigns the leader must have stopped, or its next turn would lead again.
-        stack.push_async_callback(background.stop)
-        background.start("leader", leader.run)
-        for chore in cluster.chores:
-            work = while_leading(lambda: leader.is_leading, chore.do, every=chore.every)
-            background.start(chore.name, work)
-        metrics = Metrics()
-        metrics.watch(
-            is_leading=lambda: leader.is_leading,
-            config=config,
-            background=background,
-            readings=cluster.upkeep.readings,
-        )
-        desk, orders = means.desk(), means.order_desk(cluster)
-        # After the last answer, and while there is still a ledger and a cluster.
-        within = DRAIN_SECONDS - settings.limits.answer_within.total_seconds()
-        stack.push_async_callback(desk.finish, within)
-        ports = await _listen(stack, apps_of(means, desk, orders, metrics, stop), settings)
-        await _until_built(ledger, stop)
-        if not stop.is_set():
-            on_ready(ports)
+        opening = asyncio.ensure_future(_open_replica(stack, settings, stop))
+        await _first_of(opening, stop)
+        if not opening.done():
+            await _cancel(opening)
+            return
+        replica = opening.result()
+        on_ready(replica.ports)
         await stop.wait()
+        await replica.drain()
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """One that answers."""
+
+    ports: Ports
+    doors: tuple[FrontDoor, ...]
+    """All but the admin port, whose probes answer to the end."""
+    desk: Desk
+
+    async def drain(self) -> None:
+        """What was begun is ended, as far as there is time."""
+        for door in self.doors:
+            door.stop_listening()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await asyncio.gather(*(door.drain() for door in self.doors))
+                await self.desk.finish(DRAIN_SECONDS)
+        await asyncio.gather(*(door.close() for door in self.doors))
+
+
+async def _open_replica(stack: AsyncExitStack, settings: Settings, stop: asyncio.Event) -> _Replica:
+    """A replica whose ledger is built and whose ports answer; the stack closes what it opened."""
+    config, metrics = LiveConfig(), Metrics()
+    ledger = Ledger.open(ledger_settings(settings))
+    stack.push_async_callback(ledger.close)
+    built = asyncio.Event()
+    health = Health(is_stopping=stop.is_set, is_starting=lambda: not built.is_set())
+    orders = OrderDesk(ledger=ledger, replica=settings.replica.name)
+    # First of all, for a replica is alive while it waits for Redis or the API server.
+    admin = await _open_door(
+        stack,
+        admin_app(
+            ledger,
+            replica=settings.replica.name,
+            health=health,
+            config=config,
+            metrics=metrics,
+            orders=orders,
+            token_file=settings.access.admin_token_file,
+        ),
+        settings,
+        "admin",
+    )
+    background = await stack.enter_async_context(Background())
+    cluster = await open_cluster(stack, background, settings, ledger, config)
+    means = Means.of(settings, ledger, cluster.source, config)
+    stack.push_async_callback(means.learner.close)
+    orders.releaser = Releaser(ledger, cluster.source, means.binder)
+    orders.differences = cluster.differences
+    leader = _leader(settings, means, cluster)
+    stack.push_async_callback(leader.resign)
+    # Before it resigns the leader must have stopped, or its next turn would lead again.
+    stack.push_async_callback(background.stop)
+    background.start("leader", leader.run)
+    for chore in cluster.chores:
+        work = while_leading(lambda: leader.is_leading, chore.do, every=chore.every)
+        background.start(chore.name, work)
+    metrics.watch(
+        is_leading=lambda: leader.is_leading,
+        config=config,
+        background=background,
+        readings=cluster.upkeep.readings,
+    )
+    apps = apps_of(means, metrics)
+    extender = await _open_door(stack, apps.extender, settings, "extender")
+    agent = await _open_door(stack, apps.agent, settings, "agent")
+    await _until_built(ledger)
+    built.set()
+    ports = _ports(extender, agent, admin)
+    return _Replica(ports, (extender.door, agent.door), apps.desk)
+
+
+async def _first_of(work: asyncio.Future[Any], stop: asyncio.Event) -> None:
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    await _cancel(stopping)
+
+
+async def _cancel(work: asyncio.Future[Any]) -> None:
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +205,6 @@ class Means:
         """Over this ledger and this cluster."""
         binder = Binder(ledger, source, config)
         return cls(settings, ledger, source, binder, NodeLearner(ledger, source, config), config)
-
-    def order_desk(self, cluster: OpenCluster) -> OrderDesk:
-        """What carries out operators' orders."""
-        return OrderDesk(
-            ledger=self.ledger,
-            releaser=Releaser(self.ledger, self.source, self.binder),
-            differences=cluster.differences,
-            replica=self.settings.replica.name,
-        )
 
     def desk(self) -> Desk:
         """What answers kube-scheduler."""
@@ -181,17 +237,15 @@ def _leader(settings: Settings, means: Means, cluster: OpenCluster) -> Leader:
 
 @dataclass(frozen=True, slots=True)
 class Apps:
-    """One application a port."""
+    """What answers kube-scheduler and the agents."""
 
+    desk: Desk
     extender: web.Application
     agent: web.Application
-    admin: web.Application
 
 
-def apps_of(
-    means: Means, desk: Desk, orders: OrderDesk, metrics: Metrics, stop: asyncio.Event
-) -> Apps:
-    """The front doors; readiness ends when `stop` is set."""
+def apps_of(means: Means, metrics: Metrics) -> Apps:
+    """The two front doors that decide."""
     settings = means.settings
     name = settings.replica.name
     agents = AgentDesk(
@@ -201,71 +255,48 @@ def apps_of(
         compute_unit=settings.replica.compute_unit,
         replica=name,
     )
+    desk = means.desk()
     return Apps(
+        desk=desk,
         extender=extender_app(desk, settings.limits, partial(metrics.count, "extender")),
         agent=agent_app(agents, settings.limits, partial(metrics.count, "agents")),
-        admin=admin_app(
-            means.ledger,
-            replica=name,
-            is_stopping=stop.is_set,
-            config=means.config,
-            metrics=metrics,
-            orders=orders,
-            token_file=settings.access.admin_token_file,
-        ),
     )
 
 
-async def _listen(stack: AsyncExitStack, apps: Apps, settings: Settings) -> Ports:
-    listen, own = settings.listen, settings.listen.own_ports
-    shared = (listen.extender_port, listen.agent_port, listen.admin_port)
-    owned = (own.extender, own.agent, own.admin) if own else (None, None, None)
-    bound: list[int] = []
-    bound_own: list[int] = []
-    for app, port, own_port in zip(
-        (apps.extender, apps.agent, apps.admin), shared, owned, strict=True
-    ):
-        runner = _runner(app, settings)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        bound.append(await _open(runner, listen, port, reuse_port=listen.reuse_port))
-        if own_port is not None:
-            bound_own.append(await _open(runner, listen, own_port, reuse_port=listen.reuse_port))
-    extender, agent, admin = bound
-    return Ports(extender, agent, admin, _own_ports(*bound_own) if own else None)
+@dataclass(frozen=True, slots=True)
+class _OpenDoor:
+    door: FrontDoor
+    port: int
+    own: int | None
 
 
-def _own_ports(extender: int, agent: int, admin: int) -> OwnPorts:
-    return OwnPorts(extender=extender, agent=agent, admin=admin)
+async def _open_door(
+    stack: AsyncExitStack,
+    app: web.Application,
+    settings: Settings,
+    name: Literal["extender", "agent", "admin"],
+) -> _OpenDoor:
+    listen = settings.listen
+    door = FrontDoor(app, settings.limits)
+    await door.start()
+    stack.push_async_callback(door.close)
+    wanted: int = getattr(listen, f"{name}_port")
+    port = await door.listen(listen.host, wanted, reuse_port=listen.reuse_port)
+    if listen.own_ports is None:
+        return _OpenDoor(door, port, None)
+    own: int = getattr(listen.own_ports, name)
+    return _OpenDoor(door, port, await door.listen(listen.host, own, reuse_port=listen.reuse_port))
 
 
-def _runner(app: web.Application, settings: Settings) -> web.AppRunner:
-    limits = settings.limits
-    return web.AppRunner(
-        app,
-        access_log=None,
-        handle_signals=False,
-        keepalive_timeout=limits.keep_alive.total_seconds(),
-        max_line_size=limits.header,
-        max_field_size=limits.header,
-        lingering_time=LINGER_SECONDS,
-        shutdown_timeout=DRAIN_SECONDS,
-    )
+def _ports(extender: _OpenDoor, agent: _OpenDoor, admin: _OpenDoor) -> Ports:
+    own = None
+    if extender.own is not None and agent.own is not None and admin.own is not None:
+        own = OwnPorts(extender=extender.own, agent=agent.own, admin=admin.own)
+    return Ports(extender.port, agent.port, admin.port, own)
 
 
-async def _open(
-    runner: web.AppRunner, listen: ListenSettings, port: int, *, reuse_port: bool
-) -> int:
-    try:
-        site = web.TCPSite(runner, listen.host, port, reuse_port=reuse_port, backlog=1024)
-        await site.start()
-    except OSError as error:
-        raise ConfigError([f"listen: {listen.host}:{port}: {error.strerror}"]) from error
-    return site.port
-
-
-async def _until_built(ledger: Ledger, stop: asyncio.Event) -> None:
-    while not stop.is_set():
+async def _until_built(ledger: Ledger) -> None:
+    while True:
         try:
             if (await ledger.look()).state != "UNBUILT":
                 return

@@ -183,20 +183,26 @@ class LimitSettings:
     agent_body: int = 1024
     """Bytes; the reference refuses more, and the longest request has a few hundred."""
     header: int = 16 * 1024
-    """Bytes of a request line or of one header; beyond any client we know."""
+    """Bytes of a request's head, its line and headers; beyond any client we know."""
     answer_within: timedelta = timedelta(seconds=2.2)
     """For a whole answer to kube-scheduler or an agent, Redis and the API server included. Below
     half of the 5 s that kube-scheduler gives an extender; what was begun goes on after it."""
+    connections: int = 1000
+    """At each port; a newcomer beyond takes the place of the worst of the others, or is closed.
+    Every agent keeps one: a cluster of more nodes needs more."""
+    requests: int = 500
+    """Worked on at once at each port, half of them for one address; others get 503."""
     read_timeout: timedelta = timedelta(seconds=10)
-    """For one whole request to arrive. Twice what kube-scheduler waits; a client that is slower
-    has given up, and would hold a connection for nothing."""
-    keep_alive: timedelta = timedelta(seconds=75)
-    """For the next request of a connection. Go's clients keep theirs for 90 s and notice a close;
-    agents ask every 5 s."""
+    """For one whole head to arrive, then for its body, then for the answer to be taken. Twice what
+    kube-scheduler waits; a client that is slower has given up, and would hold a connection for
+    nothing."""
+    keep_alive: timedelta = timedelta(seconds=120)
+    """For the next request of a connection. Go's clients drop an idle one after 90 s, and must be
+    the first to: a request that meets our close on its way is lost."""
 
     def problems(self) -> Iterator[str]:
         """What cannot be used, field first."""
-        for name in ("extender_body", "agent_body", "header"):
+        for name in ("extender_body", "agent_body", "header", "connections", "requests"):
             if getattr(self, name) < 1:
                 yield f"limits.{name}: must be at least 1"
         for name in ("answer_within", "read_timeout", "keep_alive"):

@@ -55,8 +55,10 @@ def test_defaults() -> None:
             "agent_body": 1024,
             "header": 16 * 1024,
             "answer_within": timedelta(seconds=2.2),
+            "connections": 1000,
+            "requests": 500,
             "read_timeout": timedelta(seconds=10),
-            "keep_alive": timedelta(seconds=75),
+            "keep_alive": timedelta(seconds=120),
         },
         "access": {"admin_token_file": None},
         "holds": {
@@ -103,6 +105,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("limits", LimitSettings(agent_body=-1), "limits.agent_body"),
     ("limits", LimitSettings(header=0), "limits.header"),
     ("limits", LimitSettings(answer_within=NONE), "limits.answer_within"),
+    ("limits", LimitSettings(connections=0), "limits.connections"),
+    ("limits", LimitSettings(requests=0), "limits.requests"),
     ("limits", LimitSettings(read_timeout=NONE), "limits.read_timeout"),
     ("limits", LimitSettings(keep_alive=NONE), "limits.keep_alive"),
     ("holds", HoldSettings(lifetime=NONE), "holds.lifetime"),
@@ -138,7 +142,7 @@ def test_settings_at_the_edge_of_what_is_allowed_are_taken() -> None:
     Settings(
         redis=RedisSettings(socket_timeout=second, call_budget=2 * second, max_connections=1),
         listen=ListenSettings(extender_port=65535),
-        limits=LimitSettings(extender_body=1, agent_body=1, header=1),
+        limits=LimitSettings(extender_body=1, agent_body=1, header=1, connections=1, requests=1),
         holds=HoldSettings(lifetime=second, settle_after=NONE, journal_length=0),
         lease=LeaseSettings(renew_every=second, lifetime=2 * second),
     )

@@ -1,0 +1,413 @@
+"""One port and its limits, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from autoscale_enforcer.api.door.front_door import FrontDoor
+from autoscale_enforcer.api.http import application, read_body, text_answer
+from autoscale_enforcer.config.settings import LimitSettings
+from tests.support.replica import until
+
+SOON = timedelta(milliseconds=100)
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LIVE = b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n"
+"""Answered even while `may_answer` is not set."""
+POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@dataclass(slots=True)
+class Client:
+    """A raw connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, sent: bytes) -> None:
+        self.writer.write(sent)
+        await self.writer.drain()
+
+    async def reply(self) -> tuple[int, dict[str, str], bytes]:
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        first, *lines = head.strip().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        body = await self.reader.readexactly(int(headers.get("Content-Length", 0)))
+        return int(first.split()[1]), headers, body
+
+    async def ask(self, sent: bytes = GET) -> int:
+        await self.send(sent)
+        return (await self.reply())[0]
+
+    async def is_closed(self) -> bool:
+        """The other side has ended the connection, and nothing more came."""
+        with contextlib.suppress(ConnectionResetError):
+            return await self.reader.read(1) == b""
+        return True
+
+
+@dataclass(slots=True)
+class Port:
+    """An open port; what is asked there waits while `may_answer` is not set."""
+
+    door: FrontDoor
+    number: int
+    clients: list[Client]
+    may_answer: asyncio.Event
+    asked: list[str] = field(default_factory=list)
+
+    async def connect(self, address: str = "127.0.0.1") -> Client:
+        opened = await asyncio.open_connection("127.0.0.1", self.number, local_addr=(address, 0))
+        self.clients.append(Client(*opened))
+        return self.clients[-1]
+
+    async def ask_in_vain(self, address: str = "127.0.0.1") -> Client:
+        """A client whose request is being worked on."""
+        before = len(self.asked)
+        client = await self.connect(address)
+        await client.send(GET)
+        await until(lambda: _is(len(self.asked) > before))
+        return client
+
+    async def holds(self, count: int) -> None:
+        await until(lambda: _is(self.door.places.taken == count))
+
+
+async def _is(so: bool) -> bool:
+    return so
+
+
+OpenPort = Callable[..., Awaitable[Port]]
+
+
+@pytest.fixture
+async def open_port() -> AsyncIterator[OpenPort]:
+    async with AsyncExitStack() as stack:
+
+        async def open_one(*, answers: bool = True, answer: str = "ok", **limits: Any) -> Port:
+            app = application("r1")
+            kind = LimitSettings(**limits)
+            door = FrontDoor(app, kind)
+            may_answer = asyncio.Event()
+            if answers:
+                may_answer.set()
+
+            async def handle(request: web.Request) -> web.Response:
+                if request.method == "POST":
+                    await read_body(request, limit=kind.extender_body, within=kind.read_timeout)
+                port.asked.append(request.method)
+                await may_answer.wait()
+                return text_answer(200, answer)
+
+            async def live(_: web.Request) -> web.Response:
+                return text_answer(200, "ok")
+
+            app.router.add_route("*", "/", handle)
+            app.router.add_get("/live", live)
+            await door.start()
+            number = await door.listen("127.0.0.1", 0, reuse_port=False)
+            port = Port(door, number, [], may_answer)
+            stack.push_async_callback(_close, port)
+            return port
+
+        yield open_one
+
+
+async def _close(port: Port) -> None:
+    port.may_answer.set()
+    for client in port.clients:
+        client.writer.close()
+    await port.door.close()
+    endings = [asyncio.ensure_future(client.writer.wait_closed()) for client in port.clients]
+    await asyncio.gather(*endings, return_exceptions=True)
+
+
+# Places
+
+
+async def test_connections_beyond_the_limit_are_closed_at_once(open_port: OpenPort) -> None:
+    port = await open_port(connections=5)
+
+    clients = [await port.connect() for _ in range(20)]
+
+    for client in clients[:15]:
+        assert await client.is_closed()
+    for client in clients[15:]:
+        assert await client.ask() == 200
+    assert (port.door.places.taken, port.door.places.evicted) == (5, 15)
+
+
+async def test_a_client_that_was_answered_keeps_its_place_beside_silent_ones(
+    open_port: OpenPort,
+) -> None:
+    port = await open_port(connections=5)
+    client = await port.connect()
+    await client.ask()
+
+    for _ in range(20):
+        await (await port.connect()).send(b"GET / HTTP/1.1\r\n")
+
+    assert await client.ask() == 200
+
+
+async def test_a_newcomer_is_closed_when_all_places_are_busy(open_port: OpenPort) -> None:
+    port = await open_port(answers=False, connections=2)
+    busy = [await port.ask_in_vain(), await port.ask_in_vain("127.0.0.2")]
+
+    assert await (await port.connect()).is_closed()
+
+    assert port.door.places.refused == 1
+    port.may_answer.set()
+    for client in busy:
+        assert (await client.reply())[0] == 200
+
+
+async def test_a_flood_from_one_address_leaves_the_places_of_others(open_port: OpenPort) -> None:
+    port = await open_port(connections=5)
+    quiet = await port.connect("127.0.0.2")
+
+    for _ in range(20):
+        await port.connect("127.0.0.3")
+
+    assert await quiet.ask() == 200
+
+
+async def test_a_connection_that_has_ended_leaves_its_place(open_port: OpenPort) -> None:
+    port = await open_port()
+    client = await port.connect()
+    await client.ask()
+
+    client.writer.close()
+
+    await port.holds(0)
+    assert port.door._connections == set()
+
+
+# Time
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+async def test_a_head_that_does_not_arrive_ends_its_connection(
+    open_port: OpenPort, sent: bytes
+) -> None:
+    port = await open_port(read_timeout=SOON)
+    client = await port.connect()
+    await client.send(sent)
+
+    assert await client.is_closed()
+
+
+async def test_a_second_head_must_arrive_in_time_too(open_port: OpenPort) -> None:
+    port = await open_port(read_timeout=SOON)
+    client = await port.connect()
+    await client.ask()
+
+    await client.send(b"GET / HTTP/1.1\r\n")
+
+    assert await client.is_closed()
+
+
+async def test_a_head_that_trickles_in_gains_no_time(open_port: OpenPort) -> None:
+    """Each piece that arrived began the wait anew."""
+    port = await open_port(read_timeout=SOON)
+    client = await port.connect()
+    ending = asyncio.ensure_future(client.is_closed())
+    client.writer.write(b"GET / HTTP/1.1\r\nX: ")
+
+    while not ending.done():
+        client.writer.write(b"y")
+        await asyncio.sleep(0.01)
+
+    assert port.asked == []
+    assert await ending
+
+
+async def test_an_idle_connection_stays_longer_than_a_head_may_take(open_port: OpenPort) -> None:
+    port = await open_port(read_timeout=SOON)
+    client, other = await port.connect(), await port.connect()
+    await client.ask()
+
+    assert await other.is_closed()
+
+    assert await client.ask() == 200
+
+
+async def test_a_slow_handler_is_not_its_clients_fault(open_port: OpenPort) -> None:
+    port = await open_port(answers=False, read_timeout=SOON)
+    client, other = await port.ask_in_vain(), await port.connect()
+
+    assert await other.is_closed()
+
+    port.may_answer.set()
+    assert (await client.reply())[0] == 200
+
+
+async def test_an_answer_that_is_not_taken_ends_its_connection(open_port: OpenPort) -> None:
+    port = await open_port(answer="x" * 20_000_000, read_timeout=SOON)
+    client = await port.connect()
+
+    await client.send(GET)
+
+    await until(lambda: _is(len(port.asked) == 1))
+    await port.holds(0)
+
+
+async def test_what_is_left_of_an_answer_must_be_taken_in_time_too(open_port: OpenPort) -> None:
+    """Its connection was closing already, which took as long as the client liked."""
+    port = await open_port(answer="x" * 20_000_000, read_timeout=SOON)
+    client = await port.connect()
+
+    await client.send(b"GET / HTTP/1.0\r\n\r\n")
+
+    await until(lambda: _is(len(port.asked) == 1))
+    await port.holds(0)
+
+
+# Heads
+
+
+async def test_a_head_that_never_ends_is_refused(open_port: OpenPort) -> None:
+    port = await open_port(header=1000)
+    client = await port.connect()
+
+    await client.send(b"GET / HTTP/1.1\r\n")
+    for number in range(20):
+        await client.send(b"X-%d: %s\r\n" % (number, b"y" * 50))
+
+    assert (await client.reply())[0] == 431
+    assert await client.is_closed()
+
+
+async def test_a_head_that_is_too_long_as_a_whole_is_refused(open_port: OpenPort) -> None:
+    port = await open_port(header=1000)
+    client = await port.connect()
+
+    await client.send(GET[:-2] + b"X: " + b"\r\nX: ".join([b"y" * 400] * 3) + b"\r\n\r\n")
+
+    assert (await client.reply())[0] == 431
+    assert port.asked == []
+    assert await client.is_closed()
+
+
+async def test_requests_that_are_sent_ahead_are_answered_in_order(open_port: OpenPort) -> None:
+    port = await open_port(header=1000)
+    client = await port.connect()
+
+    await client.send((GET + POST) * 20)
+
+    for _ in range(40):
+        assert (await client.reply())[0] == 200
+    assert port.asked == ["GET", "POST"] * 20
+
+
+async def test_a_long_body_is_no_long_head(open_port: OpenPort) -> None:
+    port = await open_port(header=1000)
+    client = await port.connect()
+
+    await client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n")
+    for _ in range(300):
+        await client.send(b"x" * 1000)
+
+    assert (await client.reply())[0] == 200
+    assert await client.ask() == 200
+
+
+# Requests
+
+
+@pytest.mark.parametrize("sent", [GET, POST])
+async def test_more_requests_at_once_than_are_worked_on_are_told_to_come_back(
+    open_port: OpenPort, sent: bytes
+) -> None:
+    port = await open_port(answers=False, requests=4)
+    busy = [await port.ask_in_vain(), await port.ask_in_vain()]
+    client, other = await port.connect(), await port.connect("127.0.0.2")
+
+    await client.send(sent)
+    status, headers, text = await client.reply()
+    await other.send(sent)
+    port.may_answer.set()
+
+    assert (status, headers["Retry-After"], headers["X-Replica"]) == (503, "1", "r1")
+    assert text == b"too many requests at once: ask again\n"
+    assert (await other.reply())[0] == 200
+    for waiting in busy:
+        assert (await waiting.reply())[0] == 200
+    assert await client.ask() == 200
+
+
+async def test_bodies_that_trickle_in_are_no_requests_yet(open_port: OpenPort) -> None:
+    port = await open_port(requests=2)
+    for _ in range(10):
+        await (await port.connect()).send(POST[:-1])
+
+    assert await (await port.connect()).ask() == 200
+
+
+async def test_work_counts_until_it_ends_though_its_client_has_gone(open_port: OpenPort) -> None:
+    port = await open_port(answers=False, requests=2)
+    client = await port.ask_in_vain()
+    client.writer.close()
+    await port.holds(0)
+
+    assert await (await port.connect()).ask() == 503
+
+    port.may_answer.set()
+    await until(lambda: _is(port.door.turns.count == 0))
+    assert await (await port.connect()).ask() == 200
+
+
+# The end
+
+
+async def test_a_drain_ends_idle_connections_at_once_and_waits_for_answers(
+    open_port: OpenPort,
+) -> None:
+    port = await open_port(answers=False)
+    busy, idle = await port.ask_in_vain(), await port.connect()
+    await idle.ask(LIVE)
+
+    port.door.stop_listening()
+    draining = asyncio.ensure_future(port.door.drain())
+
+    assert await idle.is_closed()
+    assert not draining.done()
+    with pytest.raises(ConnectionRefusedError):
+        await port.connect()
+    port.may_answer.set()
+    assert (await busy.reply())[0] == 200
+    await draining
+    assert await busy.is_closed()
+
+
+async def test_a_newcomer_who_was_at_the_door_is_answered_all_the_same(open_port: OpenPort) -> None:
+    """The kernel had taken it in; closing the socket reset it."""
+    port = await open_port()
+    client = await port.connect()
+    await client.send(GET)
+
+    port.door.stop_listening()
+    await port.door.drain()
+
+    assert (await client.reply())[0] == 200
+    assert await client.is_closed()
+
+
+async def test_an_answer_during_a_drain_says_that_the_connection_ends(open_port: OpenPort) -> None:
+    port = await open_port(answers=False)
+    busy = await port.ask_in_vain()
+
+    draining = asyncio.ensure_future(port.door.drain())
+    await asyncio.sleep(0)
+    port.may_answer.set()
+
+    assert (await busy.reply())[1]["Connection"] == "close"
+    await draining
