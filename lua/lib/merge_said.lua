@@ -21,8 +21,8 @@ local function merge_said(row, said)
       table.insert(kept, field)
     end
     after.node = row.stage == 'bound' and row.node or '-'
-  elseif old_vm or said.broken == 1 and row.scaled == 1 then
-    -- Data that cannot be read say nothing of the VM: its agent keeps the permit it was told.
+  elseif old_vm or said.broken == 1 and row.max_cpu > 0 then
+    -- Data that cannot be read say nothing of a VM that could be read: what it holds stands.
     for _, field in ipairs({
       'vm_rv', 'vm', 'scaled', 'cpu', 'mem', 'use_cpu', 'use_mem', 'max_cpu', 'max_mem',
       'over_cpu', 'over_mem', old_vm and 'broken' or nil,

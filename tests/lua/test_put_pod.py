@@ -457,6 +457,21 @@ async def test_put_pod_follows_use_where_autoscaling_is_off(books: Books) -> Non
     assert held == [(2000, 100), (4000, 100), (1000, 100)]
 
 
+async def test_put_pod_keeps_what_a_vm_without_autoscaling_holds_while_it_cannot_be_read(
+    books: Books,
+) -> None:
+    """It fell to the requests of its pod, and the room that the VM uses was given away."""
+    await books.put_node("n1")
+    await books.put_pod(pod("v1", rv="1", node="n1", vm=vm(2000, 200, autoscaling=False)))
+
+    for rv in ("2", "2", "3"):
+        await books.put_pod(pod("v1", rv=rv, node="n1", cpu=1, mem=1, problem="no JSON"))
+        assert await books.reserved() == (2000, 200)
+
+    await books.put_pod(pod("v1", rv="4", node="n1", vm=vm(1000, 100, autoscaling=False)))
+    assert await books.reserved() == (1000, 100)
+
+
 async def test_put_pod_starts_from_use_when_autoscaling_is_switched_on_again(
     books: Books,
 ) -> None:

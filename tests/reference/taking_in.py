@@ -33,8 +33,8 @@ def merged(row: PodRow | None, said: PodRow) -> PodRow | None:
         return None
     node = said.node if pod_is_new else row.node if row.stage == Stage.BOUND else NO_WORD
     taken = (POD_PART if pod_is_new else ()) + (VM_PART if vm_is_new else ())
-    if said.broken and row.scaled:
-        taken = (*POD_PART, "broken")  # nothing is said of the VM: what was granted stands
+    if said.broken and row.max_cpu:
+        taken = (*POD_PART, "broken")  # nothing is said of a VM that could be read: it stands
     return replace(row, node=node, **{name: getattr(said, name) for name in taken})
 
 

@@ -52,7 +52,8 @@ class PodFact:
     vm: VmFact | None = None
     problem: str = ""
     """Set where the pod is a VM whose own data cannot be read (yet): path and reason, for people.
-    Such a pod counts with its requests once bound, and is not placed and gets no permit."""
+    Such a pod is not placed and gets no permit; once bound it counts with its requests, or goes on
+    counting as it did where the VM could be read before."""
     migration_source: bool = False
     labels: dict[str, str] = field(default_factory=dict)
 

@@ -106,6 +106,10 @@ async def test_compare_finds_nothing_where_all_is_well(live: Live, api: FakeApi)
     api.store.create("pods", pod("over", node="n2", uid="u3", phase="Succeeded"))
     api.store.create("pods", vm_pod("a", use="2"))
     api.store.create("pods", vm_pod("broken", annotations={"vm.neon.tech/resources": "{"}))
+    api.store.create("pods", vm_pod("spoilt", use="2"))
+    await live.until_amount("u-spoilt", 2000, 1024)
+    api.store.update("pods", "default/spoilt", _spoil)
+    await live.until(lambda: _is_broken(live, "u-spoilt"), True)
     await live.until_at("u-broken", "bound n1")
     assert (await live.front.reserve(api.store.get("pods", "default/waits")))[0] == "Success"
     assert await live.front.permit("a", 3, "2Gi") == (3, "2Gi")
@@ -117,6 +121,17 @@ async def test_compare_finds_nothing_where_all_is_well(live: Live, api: FakeApi)
     assert (await live.front.ledger.look()).version == before
     assert await live.where("u2") == "held n1"
     assert live.reconciler.pending == {"u2"}
+
+
+def _spoil(found: Json) -> None:
+    """Its VM cannot be read any more; nor is it known to be autoscaled."""
+    found["metadata"]["annotations"] = {"vm.neon.tech/resources": "{"}
+    found["metadata"]["labels"] = {}
+
+
+async def _is_broken(live: Live, uid: str) -> bool:
+    row = await live.front.row(uid)
+    return row is not None and bool(row.broken)
 
 
 async def test_compare_keeps_what_was_bound_while_the_list_was_read(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 from tests.support.cluster_double import runs_vm
-from tests.support.fake_api.faults import Held, Refuse
+from tests.support.fake_api.faults import Foreign, Held, Refuse, error_event
 from tests.support.fake_api.samples import Json, node, pod, virtual_machine
 from tests.support.fake_api.server import FakeApi
 from tests.support.live import (
@@ -204,6 +204,26 @@ async def test_ignored_namespaces_count_apart(live: Live, api: FakeApi) -> None:
 
 
 # VMs and migrations
+
+
+async def test_a_vm_goes_on_counting_while_its_kind_is_not_served(live: Live, api: FakeApi) -> None:
+    """An API server that has just started says so of every CRD: their VMs' room was given away."""
+    api.store.create("virtualmachines", virtual_machine("vm-a", cpus=(1, 2, 4)))
+    api.store.create("pods", pod("vm-a", node="n1", uid="u1", cpu="100m", **_owned_by("vm-a")))
+    await live.until_amount("u1", 2000, 1024)
+
+    api.next("watch", "virtualmachines", error_event())
+    api.next("list", "virtualmachines", Foreign(404, "404 page not found"))
+    api.end_watches()
+
+    async def is_unreadable() -> int:
+        row = await live.front.row("u1")
+        return row.broken if row else 0
+
+    await live.until(is_unreadable, 1)
+    assert await live.amount("u1") == (2000, 1024)
+    await live.compare()
+    assert (await live.amount("u1"), await is_unreadable()) == ((2000, 1024), 0)
 
 
 async def test_a_vm_without_annotation_is_read_through_its_object(live: Live, api: FakeApi) -> None:

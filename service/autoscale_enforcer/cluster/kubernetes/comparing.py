@@ -152,11 +152,10 @@ def pod_says(row: PodRow, fact: PodFact, *, ignored: bool) -> bool:
     if fact.finished or not _is_placed(row, fact):
         return False
     alike = ["name", "rv", "vm", "broken", "ignored", "moving"]
-    if not (said.broken and row.scaled):  # else its agent keeps the permit it was told
+    if not (said.broken and row.max_cpu):  # else what could be read of the VM before stands
         alike += ["vm_rv", "scaled", "use_cpu", "use_mem", "max_cpu", "max_mem"]
         alike += ["over_cpu", "over_mem"]
-    if not row.scaled:
-        alike += ["cpu", "mem"]
+        alike += [] if row.scaled else ["cpu", "mem"]
     return row.charge == row.overcommit.charge(row.amount) and all(
         getattr(row, name) == getattr(said, name) for name in alike
     )
