@@ -31,6 +31,7 @@ from autoscale_enforcer.model.rows import NodeRow, PodRow
 from tests.support import serving as served
 from tests.support.fake_api.process import fake_api_process
 from tests.support.fake_api.samples import Json, pod
+from tests.support.kubeconfig import kubeconfig_of
 from tests.support.servers import Server
 from tests.support.serving import Served, serving
 
@@ -188,9 +189,12 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     made = fake_api_process(nodes=nodes, pods=pods, events_per_second=events_per_second)
     with made as url, Server("valkey") as server:
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps(_kubeconfig(url)))
-        flags = ("--kubeconfig", str(kubeconfig), "--settle-after=0s", "--bind-budget=0s")
+        flags = (
+            "--kubeconfig",
+            str(kubeconfig_of(url, folder)),
+            "--settle-after=0s",
+            "--bind-budget=0s",
+        )
         raw = redis.asyncio.Redis(unix_socket_path=str(server.socket))
         async with aiohttp.ClientSession() as http:
             await _put_config(http, url, "s1", create=True)
@@ -198,16 +202,6 @@ async def scene(
                 parts = (Part(replica.process.pid), Part(server.pid), Part(os.getpid()))
                 yield Scene(nodes, url, replica, http, raw, parts)
         await raw.aclose()
-
-
-def _kubeconfig(url: str) -> Json:
-    context = {"cluster": "c", "user": "u"}
-    return {
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "contexts": [{"name": "c", "context": context}],
-        "current-context": "c",
-        "users": [{"name": "u", "user": {"token": "t"}}],
-    }
 
 
 async def _put_config(

@@ -282,6 +282,7 @@ async def _open_door(
     stack.push_async_callback(door.close)
     wanted: int = getattr(listen, f"{name}_port")
     port = await door.listen(listen.host, wanted, reuse_port=listen.reuse_port)
+    log.info("the %s port is %d", name, port)
     if listen.own_ports is None:
         return _OpenDoor(door, port, None)
     own: int = getattr(listen.own_ports, name)
