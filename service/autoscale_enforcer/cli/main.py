@@ -59,7 +59,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "thaw": LazyCommand(
         "autoscale_enforcer.cli.freeze:thaw",
-        "Let grants go on.",
+        "Let grants go on, on one node or where all were stopped.",
     ),
     "release": LazyCommand(
         "autoscale_enforcer.cli.release:release",
@@ -67,7 +67,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "reconcile": LazyCommand(
         "autoscale_enforcer.cli.reconcile:reconcile",
-        "Have the whole ledger compared with the cluster now.",
+        "Have the whole ledger compared with the cluster now, and put right.",
     ),
     "check-config": LazyCommand(
         "autoscale_enforcer.cli.check_config:check_config",
