@@ -9,3 +9,8 @@ for path in io.popen("ls lua/lib"):lines() do
   table.insert(read_globals, (path:gsub("%.lua$", "")))
 end
 files["lua/lib"].ignore = { "211" }
+-- A row's pattern is one literal, for putting it together anew in each run would cost more than all of
+-- the script's arithmetic.
+for _, row in ipairs({ "node_row", "pod_row" }) do
+  files["lua/lib/" .. row .. ".lua"].max_line_length = false
+end

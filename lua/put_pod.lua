@@ -64,10 +64,10 @@ if token == '' and pod and (said.node == '-' or finished or pod.stage == 'bound'
   end
   return {'KNOWN'}
 end
-said.name = pod and pod.name or said.name  -- a UID never changes its name
+local name, rv = pod and pod.name or said.name, said.rv  -- a UID never changes its name
 local after = merge_said(pod, said)
-local other, other_pod = name_holder(keys, said.name, uid)
-if not after or other and newer(other_pod.rv, said.rv) then
+local other, other_pod = name_holder(keys, name, uid)
+if not after or other and newer(other_pod.rv, rv) then
   return {'OLD'}
 end
 local unbound = after.node == '-'
@@ -82,7 +82,7 @@ take_off(loaded, keys, pod, epoch)
 take_off(loaded, keys, other_pod, epoch)
 drop_replaced(keys, other, other_pod, now, most, context)
 if finished then
-  drop_pod(keys, uid, said.name, pod ~= nil, now)
+  drop_pod(keys, uid, name, pod ~= nil, now)
   save_nodes(loaded, keys)
   journal_pod(keys, most, 'finish', uid, pod, nil, context)
   return {'RELEASED'}

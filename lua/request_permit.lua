@@ -36,8 +36,8 @@
 -- Keeps:  I1 sums, I3 no grant over capacity, I5 growth only when room has come
 -- Again:  same stamp -> at least the same permit
 -- Cost:   O(log nodes)
--- Include: charge, copy_row, count_pod, frozen, journal_pod, load_node, now_us, pod_row,
---   room_for, save_nodes, save_pod, unsettled
+-- Include: charge, copy_row, count_pod, frozen, journal_pod, load_node, pod_row, room_for,
+--   save_nodes, save_pod, unsettled
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
   deadlines = KEYS[6], meta = KEYS[7], freezes = KEYS[8], journal = KEYS[9],
@@ -79,25 +79,34 @@ count_pod(node, pod, -1)
 -- Counted as heard before the node is judged: it may be the one that the node waited for.
 local heard = node.heard + 1
 local stays = pod.moving == 1 or frozen(keys, pod.node)
-  or unsettled({vms = node.vms + 1, heard = heard}, meta[2], tonumber(meta[3]), now_us())
+  or unsettled({vms = node.vms + 1, heard = heard}, meta[2], tonumber(meta[3]))
 local what = 'request'
-for _, r in ipairs({'cpu', 'mem'}) do
-  local amount = math.min(pod[r], asked[r])
+
+-- The amount of one resource: what it shrinks to, or how far it may grow.
+local function judge(has, wants, step, told, most_of_it, over, left)
+  local amount = math.min(has, wants)
   if first then
     -- A grant that was told and then lost with its Redis comes back as a fact.
-    local restored = math.min(last[r], asked[r], pod['max_' .. r])
+    local restored = math.min(told, wants, most_of_it)
     if restored > amount then
       amount, what = restored, 'restore'
     end
   end
-  local over = after['over_' .. r]
-  if asked[r] > amount and not stays then
-    local left = node['cap_' .. r] - node['reserved_' .. r] - charge(amount, over)
-    amount = amount + math.min(asked[r] - amount, room_for(left, over, factor[r]))
+  if wants > amount and not stays then
+    local room = room_for(left - charge(amount, over), over, step)
+    amount = amount + math.min(wants - amount, room)
   end
-  after[r], after['asked_' .. r], after['factor_' .. r] = amount, asked[r], factor[r]
-  after['charge_' .. r] = charge(amount, over)
+  return amount, charge(amount, over)
 end
+
+after.cpu, after.charge_cpu = judge(
+  pod.cpu, asked.cpu, factor.cpu, last.cpu, pod.max_cpu, pod.over_cpu,
+  node.cap_cpu - node.reserved_cpu)
+after.mem, after.charge_mem = judge(
+  pod.mem, asked.mem, factor.mem, last.mem, pod.max_mem, pod.over_mem,
+  node.cap_mem - node.reserved_mem)
+after.asked_cpu, after.asked_mem = asked.cpu, asked.mem
+after.factor_cpu, after.factor_mem = factor.cpu, factor.mem
 
 count_pod(node, after, 1)
 save_nodes(loaded, keys)

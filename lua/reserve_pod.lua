@@ -89,7 +89,7 @@ set_charges(after)
 local short, more = short_of(node, pod and pod.node == name and pod or nil, after)
 if more and frozen(keys, name) then
   return {'FROZEN'}
-elseif more and unsettled(node, meta[2], tonumber(meta[3]), now) then
+elseif more and unsettled(node, meta[2], tonumber(meta[3])) then
   return {'UNSETTLED'}
 elseif short ~= '' then
   return {'NO_ROOM', short}

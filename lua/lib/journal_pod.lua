@@ -5,15 +5,13 @@
 --   pod's node stands after it, so that each grant can be checked from the journal alone.
 local function journal_pod(keys, most, what, uid, before, after, context, loaded)
   local function state(pod)
-    if not pod then
-      return ''
-    end
-    return string.format(
+    return pod and string.format(
       '%s %d %d %d %d %d %d %d %d', pod.stage, pod.cpu, pod.mem, pod.charge_cpu, pod.charge_mem,
-      pod.asked_cpu, pod.asked_mem, pod.ignored, pod.moving)
+      pod.asked_cpu, pod.asked_mem, pod.ignored, pod.moving) or ''
   end
   local from, to = before and before.node or '-', after and after.node or '-'
-  if not before and not after or from == to and state(before) == state(after) then
+  local was, is = state(before), state(after)
+  if from == to and was == is then
     return
   end
   local node, room = after and loaded[to] and loaded[to].row, ''
@@ -24,5 +22,5 @@ local function journal_pod(keys, most, what, uid, before, after, context, loaded
   redis.call(
     'XADD', keys.journal, 'MAXLEN', '~', most, '*', 'what', what, 'uid', uid,
     'name', (after or before).name, 'from', from, 'node', to,
-    'before', state(before), 'after', state(after), 'room', room, 'context', context)
+    'before', was, 'after', is, 'room', room, 'context', context)
 end

@@ -1,12 +1,11 @@
 -- merge_said: what a pod's row says once a fact is taken in: of each object the newer version.
 -- Takes: the fields of the row or nil, the fields that the fact carries
--- Gives: new fields with the row's own bookkeeping kept, node '-' unless bound; nil where the fact
---   has nothing newer
--- Include: copy_row, newer
+-- Gives: the fact's fields, changed: the row's own bookkeeping kept, node '-' unless bound; nil
+--   where the fact has nothing newer
+-- Include: newer
 local function merge_said(row, said)
-  local after = copy_row(said)
   if not row then
-    return after
+    return said
   end
   -- A UID never changes its name.
   local kept = {'name', 'heard', 'factor_cpu', 'factor_mem', 'deadline', 'stamp'}
@@ -20,7 +19,7 @@ local function merge_said(row, said)
     for _, field in ipairs({'rv', 'ignored', 'moving'}) do
       table.insert(kept, field)
     end
-    after.node = row.stage == 'bound' and row.node or '-'
+    said.node = row.stage == 'bound' and row.node or '-'
   elseif old_vm or said.broken == 1 and row.max_cpu > 0 then
     -- Data that cannot be read say nothing of a VM that could be read: what it holds stands.
     for _, field in ipairs({
@@ -31,7 +30,7 @@ local function merge_said(row, said)
     end
   end
   for _, field in ipairs(kept) do
-    after[field] = row[field]
+    said[field] = row[field]
   end
-  return after
+  return said
 end

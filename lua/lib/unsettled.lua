@@ -1,9 +1,10 @@
 -- unsettled: whether a permit that was told, or a Binding in flight, may be missing on a node.
--- Takes: the node's fields, the ledger's state, when nodes settle by themselves (ms), now (us)
+-- Takes: the node's fields, the ledger's state, when nodes settle by themselves (ms)
 -- Gives: true where nothing may grow and nothing new be held there
-local function unsettled(node, state, settle_ms, now)
+-- Include: now_us
+local function unsettled(node, state, settle_ms)
   if state ~= 'settled' then
     return true
   end
-  return node.vms > node.heard and now < settle_ms * 1000
+  return node.vms > node.heard and now_us() < settle_ms * 1000
 end
