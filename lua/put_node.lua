@@ -13,7 +13,7 @@
 -- ARGV[3] name       str
 -- ARGV[4] uid        str
 -- ARGV[5] rv         str        resourceVersion of the node, '-' where it has none
--- ARGV[6] config     str        version of the config that `system` came from, '-' where none
+-- ARGV[6] config     str        the config that `system` came from: its version, '-' where none
 -- ARGV[7] cap_cpu    int >=0    allocatable minus system, millicores
 -- ARGV[8] cap_mem    int >=0    the same, bytes
 -- ARGV[9] blob       str        what is shown to people, msgpack
@@ -31,7 +31,8 @@
 -- Keeps:  I4 what changes nothing raises no version
 -- Again:  the second time KNOWN
 -- Cost:   O(log nodes)
--- Include: copy_row, journal_node, load_node, new_node, newer, node_row, save_nodes
+-- Include: copy_row, journal_node, load_node, new_node, newer, node_row, overtaken,
+--   save_nodes
 local keys = {
   nodes = KEYS[1], facts = KEYS[2], changes = KEYS[3], gone = KEYS[4], meta = KEYS[5],
   journal = KEYS[6],
@@ -54,7 +55,7 @@ local entry = load_node(loaded, keys, name, epoch)
 local was = entry.row and copy_row(entry.row)
 if was and was.absent == 0 and token == '' then
   return {'KNOWN'}
-elseif was and (newer(was.rv, rv) or newer(was.config, config)) then
+elseif was and (newer(was.rv, rv) or overtaken(was.config, config)) then
   return {'OLD'}
 end
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import msgpack
+import pytest
 
 from autoscale_enforcer.ledger.outcomes import Fact
 from autoscale_enforcer.model.facts import NodeFact
@@ -97,6 +98,21 @@ async def test_put_node_applies_a_newer_config_to_an_equal_node(books: Books) ->
 
     assert (newer, equal) == (Fact.BOOKED, Fact.BOOKED)
     assert (await books.node()).cap_cpu == 2000
+
+
+@pytest.mark.parametrize(
+    ("known", "given"),
+    [("file-ff", "file-0"), ("file-0", "9"), ("10", "file-0"), ("10", "-"), ("-", "10")],
+)
+async def test_put_node_takes_configs_that_are_in_no_order(
+    books: Books, known: str, given: str
+) -> None:
+    """Whoever left a config file for the ConfigMap, or took the file back, changed no node again:
+    times of files were compared with versions of the ConfigMap.
+    """
+    await books.put_node("n1", 4000, config=known)
+
+    assert await books.put_node("n1", 2000, rv="2", config=given) is Fact.BOOKED
 
 
 async def test_put_node_that_returns_sets_its_capacity_and_nothing_else(books: Books) -> None:

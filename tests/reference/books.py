@@ -248,7 +248,7 @@ class Books:
         known = self.nodes.get(name, UNDESCRIBED)
         if token == ADDITIVE and not known.absent:
             return Fact.KNOWN
-        if newer(known.rv, node.rv) or newer(known.config, node.config):
+        if newer(known.rv, node.rv) or known.is_overtaking(node.config):
             return Fact.OLD
         self.blobs[name] = blob
         self.nodes[name] = node

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscale_enforcer.model.resources import NOTHING, Resources
-from autoscale_enforcer.model.rows import NO_WORD, NodeRow, PodRow, Stage
+from autoscale_enforcer.model.rows import NO_WORD, NodeRow, PodRow, Stage, newer
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,10 @@ class Node:
     config: str = NO_WORD
     capacity: Resources = NOTHING
     absent: bool = False
+
+    def is_overtaking(self, config: str) -> bool:
+        """A newer config is behind it than this one; only the ConfigMap's versions are in order."""
+        return (self.config + config).isdigit() and newer(self.config, config)
 
 
 UNDESCRIBED = Node(absent=True)

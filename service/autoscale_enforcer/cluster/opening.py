@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from hashlib import sha256
 from functools import partial
 from pathlib import Path
 
@@ -142,12 +143,14 @@ def read_listing(path: Path) -> ClusterListing:
 
 
 def _take_file(config: LiveConfig, path: Path) -> None:
-    """The version is the file's time, the same at every replica that has the file."""
+    """Its version is made of what is in it: the same at every replica that has the file, and in no
+    order with others, for a file may be taken back, or left for the ConfigMap.
+    """
     try:
-        is_good = config.offer(path.read_bytes(), version=str(path.stat().st_mtime_ns))
+        content = path.read_bytes()
     except OSError as error:
         raise ConfigError([f"config: {path}: {error.strerror}"]) from error
-    if not is_good:
+    if not config.offer(content, version=f"file-{sha256(content).hexdigest()[:12]}"):
         raise ConfigError([f"config: {path}: {problem}" for problem in config.problems])
     if config.current.unused_fields:
         log.info("config: without meaning here: %s", ", ".join(config.current.unused_fields))

@@ -18,7 +18,7 @@ class LiveConfig:
 
     current: SchedulerConfig = DEFAULT_CONFIG
     version: str = ""
-    """Version of what it came from: the ConfigMap's, or the file's time; empty: built in."""
+    """Version of what it came from: the ConfigMap's, or one that a file has; empty: built in."""
     problems: list[str] = field(default_factory=list)
     """Why the newest config is kept out, path first; empty where it is the current one."""
     refused: int = 0

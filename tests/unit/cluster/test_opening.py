@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -124,7 +125,13 @@ async def test_a_config_file_is_taken(opened: Open, tmp_path: Path) -> None:
     _, taken = await opened({"cluster": f"file:{cluster_file}", "config": config})
 
     assert taken.current.scheduler_name == "autoscale-scheduler"
-    assert taken.version == str(config.stat().st_mtime_ns)
+    os.utime(config, (1, 1))
+    _, again = await opened({"cluster": f"file:{cluster_file}", "config": config})
+    assert taken.version == again.version
+    config.write_text(CONFIG + " ")
+    _, other = await opened({"cluster": f"file:{cluster_file}", "config": config})
+    assert other.version != taken.version
+    assert not any(each.version.isdigit() for each in (taken, other))
 
 
 async def test_a_config_file_that_cannot_be_used_is_named(opened: Open, tmp_path: Path) -> None:
