@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import sha256
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 from autoscale_enforcer.background import Background
