@@ -12,7 +12,8 @@
 -- ARGV[1] token      str        the leader's fencing token
 -- ARGV[2] kind       str        node or pod
 -- ARGV[3] id         str        node name or UID
--- ARGV[4] row        str        as it was exported
+-- ARGV[4] row        str        as it was exported; moments that another server's clock gave are
+--   now at the latest: each hold is looked into at once, and no later call is late
 -- ARGV[5] blob       str        as it was exported; empty where there was none
 --
 -- Returns {word}
@@ -22,7 +23,7 @@
 -- Keeps:  the books themselves are not touched
 -- Again:  the same row counts once
 -- Cost:   O(log rows)
--- Include: node_row, pod_row
+-- Include: node_row, now_us, pod_row
 local nodes, pods, names, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local changes, deadlines, meta = KEYS[5], KEYS[6], KEYS[7]
 local token, kind, id, row, blob = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -43,8 +44,10 @@ if kind == 'node' then
     redis.call('HSET', meta, 'version', version)
   end
 else
-  local pod = pod_row(row)
-  redis.call('HINCRBY', meta, 'pods', redis.call('HSET', pods, id, row))
+  local pod, now = pod_row(row), now_us()
+  pod.stamp = math.min(pod.stamp, now)
+  pod.deadline = math.min(pod.deadline, math.floor(now / 1000))
+  redis.call('HINCRBY', meta, 'pods', redis.call('HSET', pods, id, pod_row(pod)))
   redis.call('HSET', names, pod.name, id)
   if pod.deadline > 0 then
     redis.call('ZADD', deadlines, pod.deadline, id)

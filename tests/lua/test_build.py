@@ -9,7 +9,7 @@ import pytest
 from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.outcomes import Fact, Lead
-from autoscale_enforcer.model.rows import NodeRow
+from autoscale_enforcer.model.rows import NodeRow, PodRow
 from tests.support.books import TOKEN, Books, lines, pod
 
 HOUR = timedelta(hours=1)
@@ -185,12 +185,29 @@ async def test_load_row_puts_what_follows_from_a_pods_row_beside_it(books: Books
 
     assert answers == [Lead.LOADED, Lead.LOADED]
     assert await books.changes(before) == lines("""
-        new_pods u1 name=default/u1 node=n1 stage=held rv=1 holds=1000/100 deadline=+30min
+        new_pods u1 name=default/u1 node=n1 stage=held rv=1 holds=1000/100 deadline=now
           stamp=10
         new_names default/u1 u1
-        new_deadlines u1 +30min
+        new_deadlines u1 now
         new_meta pods 1
     """)
+
+
+async def test_load_row_takes_no_moment_that_is_still_to_come(books: Books) -> None:
+    """The file came from a server whose clock is ahead: every later call would have been late."""
+    ahead = 10**16
+    row = PodRow(name="default/u1", node="n1", stage="held", deadline=ahead // 1000, stamp=ahead)
+    building = await books.ledger.begin_build(books.leader)
+    assert building is not None
+    await books.put_node("n1", leader=building)
+    await books.ledger.load_row("pod", "u1", row.encode(), b"", leader=building)
+    await books.ledger.load_row("node", "n1", NodeRow(pods=1).encode(), b"", leader=building)
+
+    await books.ledger.publish_build(building, suspect=True)
+
+    lapsed = await books.ledger.find_lapsed(limit=9)
+    assert [uid for uid, _ in lapsed.pods] == ["u1"]
+    assert await books.unreserve("u1", stamp=lapsed.stamp) == "RELEASED"
 
 
 async def test_load_row_refuses_a_builder_that_was_overtaken(books: Books) -> None:

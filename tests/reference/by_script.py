@@ -60,10 +60,10 @@ def _begin_build(world: World, a: Arguments, _: int) -> Answer:
     return [world.begin_build(token=_token(a), epoch=str(a["epoch"]))]
 
 
-def _load_row(world: World, a: Arguments, _: int) -> Answer:
+def _load_row(world: World, a: Arguments, now: int) -> Answer:
     kind: type[NodeRow | PodRow] = NodeRow if a["kind"] == "node" else PodRow
     row = kind.decode(str(a["row"]))
-    return [world.load_row(str(a["id"]), row, blob=_blob(a), token=_token(a))]
+    return [world.load_row(str(a["id"]), row, blob=_blob(a), token=_token(a), now=now)]
 
 
 def _publish_build(world: World, a: Arguments, now: int) -> Answer:

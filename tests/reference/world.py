@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autoscale_enforcer.ledger.outcomes import Keep, Lead, Order
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
@@ -89,8 +89,10 @@ class World:
         self.building = Books(epoch=epoch, token=token)
         return Lead.BUILDING
 
-    def load_row(self, name: str, row: NodeRow | PodRow, *, blob: bytes, token: str) -> Lead:
-        """A row of an export, as it was."""
+    def load_row(
+        self, name: str, row: NodeRow | PodRow, *, blob: bytes, token: str, now: int
+    ) -> Lead:
+        """A row of an export, as it was, but that its hold is old and its stamp past."""
         books = self.building
         if books is None or books.token != token:
             return Lead.FENCED
@@ -98,7 +100,8 @@ class World:
             node = Node(row.uid, row.rv, row.config, row.capacity, bool(row.absent))
             books.nodes[NodeName(name)] = node
         else:
-            books.pods[PodUid(name)] = row
+            stamp, deadline = min(row.stamp, now), min(row.deadline, now // 1000)
+            books.pods[PodUid(name)] = replace(row, stamp=stamp, deadline=deadline)
             books.names[PodName(row.name)] = PodUid(name)
         if blob:
             books.blobs[name] = blob

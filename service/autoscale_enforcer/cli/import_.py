@@ -24,7 +24,7 @@ HELP = """Put an exported ledger into Redis.
 
 FILE is what `export` wrote; - reads stdin. Stop the replicas first. The file is checked whole
 before anything is written, and takes its place in one step. Until the next leading replica has
-compared it with the cluster, nothing is granted on its word alone.
+compared it with the cluster, nothing is granted on its word alone; holds in it have lapsed.
 
 \b
 Examples:

@@ -15,7 +15,7 @@ from autoscale_enforcer.errors import ServiceError
 from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.journal import JournalEntry
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.outcomes import Lead
+from autoscale_enforcer.ledger.outcomes import Keep, Lead
 from autoscale_enforcer.ledger.verify import Books, Breach, breaches
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.rows import NodeRow, PodRow
@@ -66,6 +66,7 @@ async def import_books(ledger: Ledger, content: bytes, *, replace: bool) -> Impo
     `replace` is not said, or where a replica leads.
     """
     books = _open_file(content)
+    await _claim(ledger, books)
     guard = await ledger.look()
     if guard.state != "UNBUILT" and not replace:
         raise ImportRefused("the ledger has books already: --replace puts these in their place")
@@ -78,6 +79,15 @@ async def import_books(ledger: Ledger, content: bytes, *, replace: bool) -> Impo
     finally:
         await ledger.drop_lease(token=token)
     return ImportSummary(len(books.nodes), len(books.pods))
+
+
+async def _claim(ledger: Ledger, books: Books) -> None:
+    """The books of another cluster would be compared with this one, and thrown away."""
+    cluster = books.meta.get("cluster")
+    if cluster:
+        keep, owner = await ledger.claim(cluster)
+        if keep is Keep.FOREIGN:
+            raise ImportRefused(f"the file is of the cluster {cluster}, this ledger is {owner}'s")
 
 
 async def _load(ledger: Ledger, leader: Leadership, books: Books) -> None:
