@@ -19,7 +19,10 @@ define need_debian_package
 	  else echo "$(1) is missing: install Debian's package $(2), or run this as root" >&2; exit 1; fi; }
 endef
 
-.PHONY: help run test test-long scale e2e lint check fmt lock clean
+SEED ?= 1
+MINUTES ?= 45
+
+.PHONY: help run test test-long chaos chaos-short scale e2e lint check fmt lock clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -33,7 +36,16 @@ test: .venv/dev.stamp  ## Every test that takes seconds
 test-long: .venv/dev.stamp  ## The tests that take minutes or need Debian's redis-server
 	$(call need_debian_package,redis-server,redis-server)
 	$(call need_debian_package,haproxy,haproxy)
+	$(call need_debian_package,faketime,faketime)
 	$(PYTEST) -m "long and not e2e"
+
+chaos: .venv/dev.stamp  ## A campaign of faults, and the table of what it found (SEED=1 MINUTES=45)
+	$(call need_debian_package,redis-server,redis-server)
+	$(call need_debian_package,faketime,faketime)
+	$(BIN)/python -m tests.fault.chaos --seed $(SEED) --minutes $(MINUTES)
+
+chaos-short: MINUTES = 5
+chaos-short: chaos  ## The same for five minutes, each kind of fault at least once
 
 # Building takes minutes the first time, and needs Go unless KUBEBUILDER_ASSETS is set.
 e2e: .venv/dev.stamp  ## Against a real kube-apiserver and kube-scheduler

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.e2e.harness.process import Process
 from tests.support.manifests import DEPLOY, REDIS, SENTINEL
+from tests.support.process import Process
 from tests.support.servers import binary, free_port
 
 SCRIPTS = DEPLOY / "overlays" / "sentinel"

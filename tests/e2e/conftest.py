@@ -13,8 +13,8 @@ from tests.e2e.harness.api import Api
 from tests.e2e.harness.binaries import Binaries, MissingBinariesError, find_binaries
 from tests.e2e.harness.control_plane import ControlPlane, Scheduler
 from tests.e2e.harness.kubelet import KubeletStandIn
-from tests.e2e.harness.process import RUNNING
 from tests.e2e.harness.service import Service, configure, deployed_account, make_own_pods
+from tests.support.process import RUNNING
 from tests.support.servers import Server
 
 LIMIT_SECONDS = 120

@@ -50,6 +50,8 @@ class Targets:
     """Capacities."""
     cluster: Cluster | None = None
     """None: pods are known from requests only, and none is deleted."""
+    holders: Sequence[str] = ()
+    """More extenders, which may hold and release and must not bind: their Binding binds nothing."""
     call_timeout: float = 5.0
     """Seconds after which a client gives a call up; as kube-scheduler's `httpTimeout`."""
 
@@ -78,7 +80,7 @@ class Pod:
 
 @dataclass(slots=True)
 class Answer:
-    """What came back; status 0: nothing did."""
+    """What came back; status 0: nothing did, status -1: nobody was there to be asked."""
 
     status: int
     body: bytes
@@ -159,7 +161,7 @@ class Client:
         call = self.invoke(Op.FILTER, pod)
         answer = await self.extend("filter", {"Pod": pod.document, "NodeNames": nodes})
         if answer.status != 200:
-            call.unknown(answer.why, replica=answer.replica)
+            give_up(call, answer)
             return
         said = answer.json
         if said["Error"]:
@@ -200,7 +202,10 @@ class Client:
             "Node": node,
         }
         answer = await self.extend("bind", body)
-        error = answer.json["Error"] if answer.status == 200 else answer.why
+        if answer.status != 200:
+            give_up(call, answer)
+            return
+        error = answer.json["Error"]
         if not error:
             pod.node, pod.is_bound = node, True
             call.done(replica=answer.replica)
@@ -255,7 +260,7 @@ class Client:
         elif answer.status in (400, 404) or b"something newer" in answer.body:
             call.refused(answer.why, replica=answer.replica)
         else:
-            call.unknown(answer.why, replica=answer.replica)
+            give_up(call, answer)
 
     # Looking
 
@@ -264,7 +269,7 @@ class Client:
         call = self.records.invoke(Op.READ, client=self.number)
         answer = await self.get("/api/v1/nodes")
         if answer.status != 200:
-            call.unknown(answer.why, replica=answer.replica)
+            give_up(call, answer)
             return
         shown = {
             node["name"]: NodeSeen(
@@ -296,7 +301,10 @@ class Client:
         return self.records.invoke(op, client=self.number, pod=pod.uid, node=node, asked=need)
 
     async def extend(self, verb: str, body: Json) -> Answer:
-        return await self.post(f"{self.random.choice(self.targets.extenders)}/{verb}", body)
+        more = self.targets.holders if verb != "bind" else ()
+        return await self.post(
+            f"{self.random.choice([*self.targets.extenders, *more])}/{verb}", body
+        )
 
     async def post(self, url: str, body: Json) -> Answer:
         return await self._ask("POST", url, body)
@@ -311,12 +319,24 @@ class Client:
                 replica = answer.headers.get("X-Replica", "")
                 return Answer(answer.status, await answer.read(), replica)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return Answer(0, repr(error).encode())
+            was_refused = isinstance(error, aiohttp.ClientConnectorError)
+            return Answer(-1 if was_refused else 0, repr(error).encode())
+
+
+def give_up(call: Call, answer: Answer) -> None:
+    """End a call that was not answered, or not clearly."""
+    if answer.status == -1:
+        call.refused("nobody listens")
+    else:
+        call.unknown(answer.why, replica=answer.replica)
 
 
 def end_reserve(call: Call, answer: Answer) -> bool:
     """End a reserve or unreserve by its answer; True where it was done."""
-    said = answer.json if answer.status == 200 else {"Code": "", "Reasons": [answer.why]}
+    if answer.status != 200:
+        give_up(call, answer)
+        return False
+    said = answer.json
     why = "".join(said["Reasons"] or [])
     if said["Code"] == "Success":
         call.done(replica=answer.replica)

@@ -108,6 +108,14 @@ class Server:
         """End at once, as a crash does."""
         self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """It keeps its connections and answers nothing, until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def client(self) -> redis.Redis:
         """A blocking client; the caller closes it."""
         return redis.Redis(

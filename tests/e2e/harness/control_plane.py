@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tests.e2e.harness.api import Api
 from tests.e2e.harness.binaries import Binaries
-from tests.e2e.harness.process import Process
+from tests.support.process import Process
 from tests.support.servers import free_port
 
 SCHEDULER_NAME = "autoscale-scheduler"

@@ -18,8 +18,8 @@ from tests.e2e.harness.api import NODES, PODS, Api, Object, until
 from tests.e2e.harness.control_plane import SCHEDULER_NAME, answers
 from tests.e2e.harness.kubelet import running_status
 from tests.e2e.harness.objects import node, pod
-from tests.e2e.harness.process import Process
 from tests.support.manifests import ENFORCER, NAMESPACE, read, scheduler_config
+from tests.support.process import Process
 from tests.support.servers import Server, free_port
 
 HOST = "127.0.0.1"

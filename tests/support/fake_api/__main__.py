@@ -10,25 +10,37 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import sys
 import time
+from pathlib import Path
 
+from tests.support.fake_api.kinds import CORE, NEONVM
 from tests.support.fake_api.samples import Json, big_pod, node
 from tests.support.fake_api.server import FakeApi
 
 _BATCH = 0.02
+_PLURALS = {kind.name: kind.plural for kind in (*CORE, *NEONVM)}
+_REMEMBERED = 20_000
+"""Changes of each kind that a watch may still begin before; it may run for hours."""
 
 
-async def serve(nodes: int, pods: int, events_per_second: float) -> None:
+async def serve(nodes: int, pods: int, events_per_second: float, objects: list[Json]) -> None:
     async with FakeApi() as api:
         api.store.load("namespaces", [{"metadata": {"name": "kube-system", "uid": "cluster"}}])
+        for each in objects:
+            api.store.create(_PLURALS[each["kind"]], each)
         api.store.load("nodes", (node(f"node-{at:05}") for at in range(nodes)))
         api.store.load("pods", (big_pod(at, node=f"node-{at % nodes:05}") for at in range(pods)))
         print(api.url, flush=True)  # noqa: T201 - whoever started us reads it
-        change = asyncio.create_task(keep_changing(api, pods, events_per_second))
+        tasks = [
+            asyncio.create_task(keep_changing(api, pods, events_per_second)),
+            asyncio.create_task(keep_small(api)),
+        ]
         await asyncio.to_thread(sys.stdin.read)
-        change.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 async def keep_changing(api: FakeApi, pods: int, events_per_second: float) -> None:
@@ -40,6 +52,15 @@ async def keep_changing(api: FakeApi, pods: int, events_per_second: float) -> No
             done += 1
 
 
+async def keep_small(api: FakeApi) -> None:
+    """Forget what nobody asks for any more: requests, and changes long ago."""
+    while True:
+        await asyncio.sleep(1)
+        api.seen.clear()
+        for plural in api.store.tables:
+            api.store.trim(plural, keep=_REMEMBERED)
+
+
 def touch(pod: Json) -> None:
     pod["metadata"].setdefault("annotations", {})["changed-at"] = f"{time.time():.6f}"
 
@@ -49,5 +70,7 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--pods", type=int, default=100)
     parser.add_argument("--events-per-second", type=float, default=0)
+    parser.add_argument("--objects", type=Path, help="a JSON list of more objects")
     given = parser.parse_args()
-    asyncio.run(serve(given.nodes, given.pods, given.events_per_second))
+    more = json.loads(given.objects.read_text()) if given.objects else []
+    asyncio.run(serve(given.nodes, given.pods, given.events_per_second, more))

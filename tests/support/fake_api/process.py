@@ -12,14 +12,18 @@ _ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
-def fake_api_process(*, nodes: int, pods: int, events_per_second: float = 0) -> Iterator[str]:
+def fake_api_process(
+    *, nodes: int = 0, pods: int = 0, events_per_second: float = 0, objects: Path | None = None
+) -> Iterator[str]:
     """The address of a server with so many nodes and heavy pods; 150,000 take it some 10 s.
 
-    Each event stamps one pod's annotation `changed-at` with the epoch time in seconds.
+    Each event stamps one pod's annotation `changed-at` with the epoch time in seconds. `objects` is
+    a file with a JSON list of what else is there, each with its kind and, if it is named, its UID.
     """
     command = [sys.executable, "-m", "tests.support.fake_api"]
     command += ["--nodes", str(nodes), "--pods", str(pods)]
     command += ["--events-per-second", str(events_per_second)]
+    command += ["--objects", str(objects)] if objects else []
     with subprocess.Popen(
         command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

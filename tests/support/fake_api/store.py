@@ -136,6 +136,13 @@ class Store:
         table.history.clear()
         table.forgotten = self.version
 
+    def trim(self, plural: str, *, keep: int) -> None:
+        """Compact all but the newest changes, so many."""
+        table = self.tables[plural]
+        if len(table.history) > keep:
+            table.forgotten = table.history[-keep - 1].version
+            del table.history[:-keep]
+
     def pass_version(self, to: int) -> None:
         """Something happened that concerns none of our kinds."""
         self.version = max(self.version, to)

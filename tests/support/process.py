@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -26,13 +29,27 @@ class Process:
     The folder goes with us if we are killed: it is no place for what must stay.
     """
 
-    def __init__(self, command: list[str], *, folder: Path, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        folder: Path,
+        is_ready: Callable[[], bool],
+        env: dict[str, str] | None = None,
+    ) -> None:
         self.command = command
+        self.env = env or {}
+        """Beside our own; may be changed for the next life."""
         self.folder = folder
         self.is_ready = is_ready
         self.name = Path(command[0]).name
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """It was started, and has neither been ended nor ended by itself."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -49,7 +66,12 @@ class Process:
         """Returns when it is ready; raises RuntimeError with its log when that does not come."""
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                self.command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self.command,
+                cwd=self.folder,
+                env={**os.environ, **self.env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         self._watchdog = subprocess.Popen(
             ["/bin/sh", "-c", WATCHDOG, "sh", str(self.pid), str(self.folder)],
@@ -100,3 +122,14 @@ class Process:
                 self._process.wait()
             RUNNING.pop(self._process.pid, None)
             self._process = None
+
+
+def stable_port() -> int:
+    """A loopback port for a server that will be gone for a while: below those that the kernel gives
+    to outgoing connections, one of which might take it meanwhile. Always five digits.
+    """
+    while True:
+        port = random.randint(12_000, 31_999)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

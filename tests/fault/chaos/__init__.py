@@ -1,0 +1,1 @@
+"""Long campaigns: clients at work while one fault follows another, and everything judged."""

@@ -1,0 +1,102 @@
+"""Whether the service as a whole grants: small calls in a steady beat, at each replica in turn.
+
+The node that is asked for has a VM, so a grant there also waits until a loss has been compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from autoscale_enforcer.model.resources import Resources
+from tests.fault.kit.stage import Stage
+from tests.history.clients import NAMESPACE, Json, plain_pod
+
+BEAT = 0.1
+PATIENCE = 1.0
+KINDS = ("reserve", "permit")
+PODS = 20
+SMALL = Resources(10, 1 << 20)
+
+
+def probe_pod(number: int) -> Json:
+    """The pod that call asks for; the cluster has to have them all."""
+    return plain_pod(f"probe-{number % PODS}", SMALL)
+
+
+@dataclass(slots=True)
+class Prober:
+    """`good[kind]` has the time of each grant, in s of the monotonic clock."""
+
+    stage: Stage
+    node: str
+    vm: str
+    good: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    calls: int = 0
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        try:
+            for number in itertools.count():
+                replicas = list(self.stage.fleet)
+                serving = replicas[number % len(replicas)]
+                for work in (
+                    self._reserve(serving.extender, number),
+                    self._permit(serving.agent, number),
+                ):
+                    task = asyncio.ensure_future(work)
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+                await asyncio.sleep(BEAT)
+        finally:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def longest_gap(self, kind: str, begin: float, end: float) -> float:
+        """Seconds between two grants at most, of which the later came after `begin` and the earlier
+        before `end`; the beat itself is taken off.
+        """
+        times = self.good[kind]
+        gaps = [
+            later - earlier
+            for earlier, later in itertools.pairwise(times)
+            if later > begin and earlier < end
+        ]
+        return max(0.0, max(gaps, default=0.0) - BEAT)
+
+    async def _reserve(self, extender: str, number: int) -> None:
+        pod = probe_pod(number)
+        body: Json = {"Pod": pod, "NodeName": self.node}
+        answer = await self._post(f"{extender}/reserve", body)
+        if answer and json.loads(answer)["Code"] == "Success":
+            self.good["reserve"].append(time.monotonic())
+            await self._post(f"{extender}/unreserve", body)
+
+    async def _permit(self, agent: str, number: int) -> None:
+        cpus = 1 + number % 2
+        body = {
+            "protoVersion": 7,
+            "pod": {"namespace": NAMESPACE, "name": self.vm},
+            "computeUnit": {"vCPUs": "250m", "mem": "1Gi"},
+            "resources": {"vCPUs": cpus, "mem": f"{cpus}Gi"},
+            "lastPermit": None,
+            "metrics": None,
+        }
+        answer = await self._post(agent, body)
+        # To shrink is no grant.
+        if answer and cpus > 1 and json.loads(answer)["permit"]["vCPUs"] == cpus:
+            self.good["permit"].append(time.monotonic())
+
+    async def _post(self, url: str, body: Json) -> bytes | None:
+        self.calls += 1
+        limit = aiohttp.ClientTimeout(total=PATIENCE)
+        try:
+            async with self.stage.http.post(url, json=body, timeout=limit) as answer:
+                return await answer.read() if answer.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return None
