@@ -11,6 +11,7 @@ import yaml
 
 from autoscale_enforcer.cli.options import SERVE_FLAGS
 from autoscale_enforcer.cluster.kubernetes import config_map
+from autoscale_enforcer.cluster.kubernetes.paths import REVIEWS
 from tests.support.containers import DOORS
 from tests.support.manifests import (
     DEPLOY,
@@ -23,9 +24,12 @@ from tests.support.manifests import (
     pod_templates,
     read,
     render,
+    scheduler_config,
 )
 
 README = (DEPLOY / "README.md").read_text()
+BLOCKS = re.findall(r"(?s)```yaml\n(.*?)```", README)
+"""An overlay, what turns TLS on in one, kube-scheduler's part of that, the right to review."""
 
 
 def without_hashes(manifests: list[Object]) -> list[Object]:
@@ -84,7 +88,7 @@ def test_overlay_in_the_readme_does_what_it_says(tmp_path: Path) -> None:
     folder = tmp_path / "deploy" / "overlays" / "own"
     shutil.copytree(DEPLOY / "base", tmp_path / "deploy" / "base")
     folder.mkdir(parents=True)
-    (shown,) = re.findall(r"(?s)```yaml\n(.*?)```", README)
+    shown = BLOCKS[0]
     (folder / "kustomization.yaml").write_text(shown)
     (folder / config_map.KEYS[0]).write_text("other")
 
@@ -97,6 +101,45 @@ def test_overlay_in_the_readme_does_what_it_says(tmp_path: Path) -> None:
     assert one(rendered, "ConfigMap", config_map.NAME)["data"] == {config_map.KEYS[0]: "other"}
     assert found["AE_REDIS_URL"].startswith("rediss://")
     assert found["AE_REDIS_PASSWORD_FILE"].startswith(mount["mountPath"] + "/")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_tls_in_the_readme_does_what_it_says(tmp_path: Path) -> None:
+    folder = tmp_path / "deploy" / "overlays" / "own"
+    shutil.copytree(DEPLOY, tmp_path / "deploy", dirs_exist_ok=True)
+    folder.mkdir(parents=True)
+    (folder / "kustomization.yaml").write_text("resources: [../single-redis]\n" + BLOCKS[1])
+
+    rendered = without_hashes(render(folder))
+
+    template = pod_templates(rendered)[ENFORCER]
+    found = environment(rendered, template)
+    (mount,) = container(template)["volumeMounts"]
+    files = [value for name, value in found.items() if name.endswith(("CERT_FILE", "KEY_FILE"))]
+    assert len(files) == 2
+    assert {Path(file).parent for file in files} == {Path(mount["mountPath"])}
+    assert found["AE_REDIS_URL"]
+    for probe in ("startup", "liveness", "readiness"):
+        assert container(template)[f"{probe}Probe"]["httpGet"]["scheme"] == "HTTPS"
+
+
+def test_tls_in_the_readme_is_what_kube_scheduler_needs() -> None:
+    (shown,) = yaml.safe_load(BLOCKS[2])["extenders"]
+    (shipped,) = scheduler_config()["extenders"]
+
+    assert shown["urlPrefix"] == shipped["urlPrefix"].replace("http:", "https:")
+    assert shown["enableHTTPS"] is True
+    assert shown["tlsConfig"].keys() == {"caFile", "certFile", "keyFile"}
+
+
+def test_the_right_to_review_tokens_is_that_and_no_other() -> None:
+    role, binding = yaml.safe_load_all(BLOCKS[3])
+    group, plural = REVIEWS.split("/")[2], REVIEWS.split("/")[4]
+
+    assert role["rules"] == [{"apiGroups": [group], "resources": [plural], "verbs": ["create"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [each["name"] for each in binding["subjects"]] == [ENFORCER]
 
 
 def test_readme_names_what_is_there() -> None:

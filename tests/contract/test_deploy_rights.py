@@ -37,6 +37,7 @@ CALLS: dict[str, list[tuple[str, str]]] = {
     "VIRTUAL_MACHINES": [(verb, paths.VIRTUAL_MACHINES) for verb in ("list", "watch")],
     "virtual_machine_path": [("get", paths.virtual_machine_path("some-namespace", "vm"))],
     "MIGRATIONS": [(verb, paths.MIGRATIONS) for verb in ("list", "watch")],
+    "REVIEWS": [],  # only where agents must bring tokens: the right is in deploy/README.md
 }
 """What the service does at each path of `paths`, by the path's name there."""
 

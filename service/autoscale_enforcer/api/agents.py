@@ -5,9 +5,11 @@ An agent that gets anything but a 200 keeps its last permit, which is safe.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from autoscale_enforcer.api.http import (
     Count,
@@ -55,10 +57,17 @@ class NotFound(Exception):
 
 
 def agent_app(
-    desk: AgentDesk, limits: LimitSettings, count: Count | None = None
+    desk: AgentDesk,
+    limits: LimitSettings,
+    count: Count | None = None,
+    *,
+    checks: Sequence[Middleware] = (),
 ) -> web.Application:
-    """`POST /`; every other method is 400, as agents know it, and every other path 404."""
-    app = application(desk.replica, count)
+    """`POST /`; every other method is 400, as agents know it, and every other path 404.
+
+    For whom the checks let through.
+    """
+    app = application(desk.replica, count, checks=checks)
 
     async def handle(request: web.Request) -> web.Response:
         if request.method != "POST":

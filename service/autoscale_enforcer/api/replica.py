@@ -9,18 +9,16 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
-
-from aiohttp import web
+from typing import Any
 
 from autoscale_enforcer.api.admin import Health, admin_app
 from autoscale_enforcer.api.agents import AgentDesk, agent_app
-from autoscale_enforcer.api.door.descriptors import allow_descriptors
 from autoscale_enforcer.api.door.front_door import FrontDoor
 from autoscale_enforcer.api.extender.app import extender_app
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.api.metrics import Metrics
 from autoscale_enforcer.api.order_desk import OrderDesk
+from autoscale_enforcer.api.ports import PortOpener, Ports, bound_ports
 from autoscale_enforcer.background import Background
 from autoscale_enforcer.cluster.binder import Binder
 from autoscale_enforcer.cluster.chores import while_leading
@@ -32,7 +30,6 @@ from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.cluster.sweep import Sweeper
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import (
-    OwnPorts,
     Settings,
     read_secret,
     read_token,
@@ -44,22 +41,9 @@ from autoscale_enforcer.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
-PORTS = 3
-"""Each with so many connections at most."""
-
 DRAIN_SECONDS = 5.5
 """For work in flight after a stop: longer than the 5 s for which kube-scheduler waits, and so short
 that a replica is gone within 10 s whatever else is slow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The ports that are really bound."""
-
-    extender: int
-    agent: int
-    admin: int
-    own: OwnPorts | None
 
 
 def ledger_settings(settings: Settings) -> LedgerSettings:
@@ -91,9 +75,9 @@ async def run_replica(
     """
     if settings.access.admin_token_file:
         read_token(settings.access.admin_token_file)
-    allow_descriptors(PORTS * settings.limits.connections)
+    opener = PortOpener.of(settings)
     async with AsyncExitStack() as stack:
-        opening = asyncio.ensure_future(_open_replica(stack, settings, stop))
+        opening = asyncio.ensure_future(_open_replica(stack, opener, stop))
         await _first_of(opening, stop)
         if not opening.done():
             await _cancel(opening)
@@ -124,8 +108,9 @@ class _Replica:
         await asyncio.gather(*(door.close() for door in self.doors))
 
 
-async def _open_replica(stack: AsyncExitStack, settings: Settings, stop: asyncio.Event) -> _Replica:
+async def _open_replica(stack: AsyncExitStack, opener: PortOpener, stop: asyncio.Event) -> _Replica:
     """A replica whose ledger is built and whose ports answer; the stack closes what it opened."""
+    settings = opener.settings
     config, metrics = LiveConfig(), Metrics()
     ledger = Ledger.open(ledger_settings(settings))
     stack.push_async_callback(ledger.close)
@@ -133,20 +118,16 @@ async def _open_replica(stack: AsyncExitStack, settings: Settings, stop: asyncio
     health = Health(is_stopping=stop.is_set, is_starting=lambda: not built.is_set())
     orders = OrderDesk(ledger=ledger, replica=settings.replica.name)
     # First of all, for a replica is alive while it waits for Redis or the API server.
-    admin = await _open_door(
-        stack,
-        admin_app(
-            ledger,
-            replica=settings.replica.name,
-            health=health,
-            config=config,
-            metrics=metrics,
-            orders=orders,
-            token_file=settings.access.admin_token_file,
-        ),
-        settings,
-        "admin",
+    people = admin_app(
+        ledger,
+        replica=settings.replica.name,
+        health=health,
+        config=config,
+        metrics=metrics,
+        orders=orders,
+        token_file=settings.access.admin_token_file,
     )
+    admin = await opener.open(stack, "admin", people)
     background = await stack.enter_async_context(Background())
     cluster = await open_cluster(stack, background, settings, ledger, config)
     means = Means.of(settings, ledger, cluster.source, config)
@@ -167,13 +148,25 @@ async def _open_replica(stack: AsyncExitStack, settings: Settings, stop: asyncio
         background=background,
         readings=cluster.upkeep.readings,
     )
-    apps = apps_of(means, metrics)
-    extender = await _open_door(stack, apps.extender, settings, "extender")
-    agent = await _open_door(stack, apps.agent, settings, "agent")
+    desk = means.desk()
+    schedulers = extender_app(
+        desk,
+        settings.limits,
+        partial(metrics.count, "extender"),
+        checks=opener.checks("extender"),
+    )
+    agents = agent_app(
+        means.agent_desk(),
+        settings.limits,
+        partial(metrics.count, "agents"),
+        checks=opener.checks("agent", cluster.reviews),
+    )
+    extender = await opener.open(stack, "extender", schedulers)
+    agent = await opener.open(stack, "agent", agents)
     await _until_built(ledger)
     built.set()
-    ports = _ports(extender, agent, admin)
-    return _Replica(ports, (extender.door, agent.door), apps.desk)
+    ports = bound_ports(extender, agent, admin)
+    return _Replica(ports, (extender.door, agent.door), desk)
 
 
 async def _first_of(work: asyncio.Future[Any], stop: asyncio.Event) -> None:
@@ -218,6 +211,16 @@ class Means:
             answer_within=self.settings.limits.answer_within,
         )
 
+    def agent_desk(self) -> AgentDesk:
+        """What answers agents."""
+        return AgentDesk(
+            ledger=self.ledger,
+            source=self.source,
+            config=self.config,
+            compute_unit=self.settings.replica.compute_unit,
+            replica=self.settings.replica.name,
+        )
+
 
 def _leader(settings: Settings, means: Means, cluster: OpenCluster) -> Leader:
     name = settings.replica.name
@@ -233,67 +236,6 @@ def _leader(settings: Settings, means: Means, cluster: OpenCluster) -> Leader:
             bind_budget=cluster.bind_budget,
         ),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Apps:
-    """What answers kube-scheduler and the agents."""
-
-    desk: Desk
-    extender: web.Application
-    agent: web.Application
-
-
-def apps_of(means: Means, metrics: Metrics) -> Apps:
-    """The two front doors that decide."""
-    settings = means.settings
-    name = settings.replica.name
-    agents = AgentDesk(
-        ledger=means.ledger,
-        source=means.source,
-        config=means.config,
-        compute_unit=settings.replica.compute_unit,
-        replica=name,
-    )
-    desk = means.desk()
-    return Apps(
-        desk=desk,
-        extender=extender_app(desk, settings.limits, partial(metrics.count, "extender")),
-        agent=agent_app(agents, settings.limits, partial(metrics.count, "agents")),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenDoor:
-    door: FrontDoor
-    port: int
-    own: int | None
-
-
-async def _open_door(
-    stack: AsyncExitStack,
-    app: web.Application,
-    settings: Settings,
-    name: Literal["extender", "agent", "admin"],
-) -> _OpenDoor:
-    listen = settings.listen
-    door = FrontDoor(app, settings.limits)
-    await door.start()
-    stack.push_async_callback(door.close)
-    wanted: int = getattr(listen, f"{name}_port")
-    port = await door.listen(listen.host, wanted, reuse_port=listen.reuse_port)
-    log.info("the %s port is %d", name, port)
-    if listen.own_ports is None:
-        return _OpenDoor(door, port, None)
-    own: int = getattr(listen.own_ports, name)
-    return _OpenDoor(door, port, await door.listen(listen.host, own, reuse_port=listen.reuse_port))
-
-
-def _ports(extender: _OpenDoor, agent: _OpenDoor, admin: _OpenDoor) -> Ports:
-    own = None
-    if extender.own is not None and agent.own is not None and admin.own is not None:
-        own = OwnPorts(extender=extender.own, agent=agent.own, admin=admin.own)
-    return Ports(extender.port, agent.port, admin.port, own)
 
 
 async def _until_built(ledger: Ledger) -> None:

@@ -131,6 +131,23 @@ SERVE_FLAGS = (
          "For a head to arrive, for its body, and for an answer to be taken."),
     Flag("limits.keep_alive", "--keep-alive", "DURATION", values.duration,
          "How long an idle connection stays open; above the 90 s of Go's clients."),
+    Flag("tls.cert_file", "--tls-cert-file", "FILE", _FILE,
+         "Our certificate, PEM; ports speak TLS with it. Read anew when it changes, like the next "
+         "two."),
+    Flag("tls.key_file", "--tls-key-file", "FILE", _FILE, "Its key, PEM."),
+    Flag("tls.client_ca_file", "--client-ca-file", "FILE", _FILE,
+         "CAs whose client certificates are believed, PEM."),
+    Flag("tls.ports", "--tls-ports", "NAMES", values.names,
+         "Which ports speak TLS where there is a certificate: extender, agent, admin."),
+    Flag("access.extender_names", "--extender-client-names", "NAMES", values.names,
+         "Names in client certificates that may call the extender port; needs --client-ca-file."),
+    Flag("access.agent_names", "--agent-client-names", "NAMES", values.names,
+         "Names in client certificates that may call the agent port."),
+    Flag("access.agent_accounts", "--agent-accounts", "NAMES", values.names,
+         "Service accounts, NAMESPACE/NAME, whose tokens may call the agent port, as Kubernetes "
+         "reviews them."),
+    Flag("access.agent_audience", "--agent-audience", "NAME", str,
+         "That these tokens must be made for; else the API server's own."),
     Flag("access.admin_token_file", "--admin-token-file", "FILE", _FILE,
          "Holds the token that changes over the admin port must carry; without it nobody changes "
          "anything there."),

@@ -11,7 +11,8 @@ from typing import Any
 import click
 import uvloop
 
-from autoscale_enforcer.api.replica import Ports, run_replica
+from autoscale_enforcer.api.ports import Ports
+from autoscale_enforcer.api.replica import run_replica
 from autoscale_enforcer.cli.exit_codes import WrongUseError, exit_code_table
 from autoscale_enforcer.cli.failures import exit_codes
 from autoscale_enforcer.cli.options import (

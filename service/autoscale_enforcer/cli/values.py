@@ -65,6 +65,14 @@ def own_ports(text: str) -> OwnPorts:
     return OwnPorts(extender=extender, agent=agent, admin=admin)
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise click.BadParameter(f"{text!r} is no list such as a,b")
+    return found
+
+
 def show_duration(value: timedelta) -> str:
     """The shortest text from which `duration` makes this value again."""
     if not value:
@@ -88,4 +96,6 @@ def written(value: Any, *, is_size: bool = False) -> Any:
     """A default as its option's own reader takes it, for `--help` to show."""
     if isinstance(value, timedelta):
         return show_duration(value)
+    if isinstance(value, tuple):
+        return ",".join(value) or None
     return show_size(value) if is_size else value

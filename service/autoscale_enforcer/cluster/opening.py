@@ -24,10 +24,12 @@ from autoscale_enforcer.cluster.kubernetes.differing import find_differences
 from autoscale_enforcer.cluster.kubernetes.own_pods import AgentsLabel, OwnPod, RoomBell
 from autoscale_enforcer.cluster.kubernetes.reconciler import Reconciler, ReconcilerSettings
 from autoscale_enforcer.cluster.kubernetes.source import KubernetesSource
+from autoscale_enforcer.cluster.kubernetes.token_review import TokenReviews
 from autoscale_enforcer.cluster.list_differences import list_differences
 from autoscale_enforcer.cluster.room import LOOK_EVERY, RoomWatch
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.cluster.upkeep import ListUpkeep, Upkeep
+from autoscale_enforcer.config.access_settings import AccessSettings
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import KubernetesSettings, Settings
 from autoscale_enforcer.errors import (
@@ -71,6 +73,8 @@ class OpenCluster:
     """What a full compare would change now; asks the cluster, changes nothing."""
     chores: tuple[Chore, ...] = ()
     bind_budget: timedelta = timedelta(0)
+    reviews: TokenReviews | None = None
+    """Where agents must bring tokens."""
 
 
 async def open_cluster(
@@ -91,6 +95,8 @@ async def open_cluster(
     if replica.config:
         _take_file(config, replica.config)
     if replica.cluster != KUBERNETES:
+        if settings.access.agent_accounts:
+            raise ConfigError(["access.agent_accounts: needs replica.cluster kubernetes"])
         listing = read_listing(Path(replica.cluster.removeprefix("file:")))
         source = FileSource(listing, ledger, without_pods=replica.without_pods)
         return OpenCluster(
@@ -126,7 +132,14 @@ async def open_cluster(
         differences=partial(find_differences, api, ledger, config),
         chores=(*chores, *_chores(api, kube, ledger, config, reconciler)),
         bind_budget=kube.bind_budget,
+        reviews=_reviews(api, settings.access),
     )
+
+
+def _reviews(api: KubeApi, access: AccessSettings) -> TokenReviews | None:
+    if not access.agent_accounts:
+        return None
+    return TokenReviews(api, access.agent_accounts, audience=access.agent_audience)
 
 
 def read_listing(path: Path) -> ClusterListing:

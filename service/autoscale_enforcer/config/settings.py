@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from autoscale_enforcer.config.access_settings import AccessSettings, TlsSettings
 from autoscale_enforcer.config.readers import some_cpu, some_mem
 from autoscale_enforcer.errors import ConfigError, ObjectError
 from autoscale_enforcer.model.resources import Resources
@@ -211,15 +212,6 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessSettings:
-    """Who may call, and what for."""
-
-    admin_token_file: Path | None = None
-    """Holds the token that changes over the admin port must carry; none: nothing is changed there.
-    Read anew for each change."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldSettings:
     """How long the ledger keeps what may still change."""
 
@@ -333,6 +325,7 @@ class Settings:
     redis: RedisSettings = field(default_factory=RedisSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     holds: HoldSettings = field(default_factory=HoldSettings)
     lease: LeaseSettings = field(default_factory=LeaseSettings)
@@ -341,8 +334,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         parts = (
-            *(self.redis, self.listen, self.limits, self.holds),
+            *(self.redis, self.listen, self.limits, self.tls, self.holds),
             *(self.lease, self.replica, self.kubernetes),
         )
-        if problems := [problem for part in parts for problem in part.problems()]:
+        problems = [problem for part in parts for problem in part.problems()]
+        problems += self.access.problems(self.tls)
+        if problems:
             raise ConfigError(problems)

@@ -62,6 +62,16 @@ class Foreign:
         return web.Response(status=self.code, text=self.body, content_type=kind)
 
 
+@dataclass(frozen=True, slots=True)
+class Created:
+    """201, this, and nothing is made."""
+
+    body: bytes
+
+    async def answer(self, request: web.Request, go_on: GoOn) -> web.StreamResponse:
+        return web.Response(status=201, body=self.body, content_type="application/json")
+
+
 def error_event(code: int = 410, reason: str = "Expired") -> Lines:
     """200, then an ERROR in the stream."""
     status = status_body(code, reason, "too old resource version: 1 (2)")

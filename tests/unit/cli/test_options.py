@@ -82,10 +82,18 @@ TEXTS = {
     "NUMBER": "7",
     "ENTRIES": "7",
     "PORT": "7",
+    "NAMES": "a/b,c/d",
 }
 """By what an option takes."""
 
-BOUND_BY_OTHERS = {"--lease-renew-every": "1s", "--redis-socket-timeout": "1s"}
+BOUND_BY_OTHERS = {
+    "--lease-renew-every": "1s",
+    "--redis-socket-timeout": "1s",
+    "--tls-ports": "agent,extender",
+}
+FILE_FLAGS = ("AE_TLS_CERT_FILE", "AE_TLS_KEY_FILE", "AE_CLIENT_CA_FILE")
+TLS = {"AE_TLS_PORTS": "extender,agent", "AE_EXTENDER_CLIENT_NAMES": "x"}
+COMPANIONS = {"AE_AGENT_AUDIENCE": {"AE_AGENT_ACCOUNTS": "a/b"}}
 
 
 @pytest.mark.parametrize("flag", SERVE_FLAGS, ids=lambda flag: flag.option)
@@ -94,7 +102,12 @@ def test_each_option_also_comes_from_its_variable(flag: Flag, tmp_path: Path) ->
     file.write_text("")
     text = BOUND_BY_OTHERS.get(flag.option) or TEXTS.get(flag.metavar, str(file))
 
-    settings = parsed(**{f"AE_{flag.parameter.upper()}": text})
+    variable = f"AE_{flag.parameter.upper()}"
+    others: dict[str, str] = COMPANIONS.get(variable, {})
+    if flag.setting.partition(".")[0] in ("tls", "access"):
+        others = dict.fromkeys(FILE_FLAGS, str(file)) | TLS | others
+
+    settings = parsed(**(others | {variable: text}))
 
     part, _, name = flag.setting.partition(".")
     assert getattr(getattr(settings, part), name) != getattr(getattr(Settings(), part), name)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from autoscale_enforcer.config.access_settings import PORTS, AccessSettings, TlsSettings
 from autoscale_enforcer.config.settings import (
     HoldSettings,
     KubernetesSettings,
@@ -60,7 +61,19 @@ def test_defaults() -> None:
             "read_timeout": timedelta(seconds=10),
             "keep_alive": timedelta(seconds=120),
         },
-        "access": {"admin_token_file": None},
+        "tls": {
+            "cert_file": None,
+            "key_file": None,
+            "ports": ("extender", "admin"),
+            "client_ca_file": None,
+        },
+        "access": {
+            "extender_names": (),
+            "agent_names": (),
+            "agent_accounts": (),
+            "agent_audience": "",
+            "admin_token_file": None,
+        },
         "holds": {
             "lifetime": timedelta(seconds=30),
             "sweep_every": timedelta(seconds=5),
@@ -125,6 +138,57 @@ BAD: list[tuple[str, Any, str]] = [
     ("replica", ReplicaSettings(cluster="file:"), "replica.cluster"),
     ("replica", ReplicaSettings(compute_unit=Resources(250, 0)), "replica.compute_unit"),
 ]
+
+
+FILE = Path("x.pem")
+ON = TlsSettings(cert_file=FILE, key_file=FILE, ports=PORTS, client_ca_file=FILE)
+BAD_TOGETHER: list[tuple[TlsSettings, AccessSettings, str]] = [
+    (TlsSettings(cert_file=FILE), AccessSettings(), "tls.cert_file"),
+    (TlsSettings(key_file=FILE), AccessSettings(), "tls.cert_file"),
+    (TlsSettings(ports=()), AccessSettings(), "tls.ports"),
+    (TlsSettings(ports=("agents",)), AccessSettings(), "tls.ports"),
+    (ON, AccessSettings(), "tls.client_ca_file"),
+    (
+        TlsSettings(client_ca_file=FILE),
+        AccessSettings(agent_names=("a",)),
+        "tls.client_ca_file access.agent_names",
+    ),
+    (TlsSettings(), AccessSettings(extender_names=("a",)), "access.extender_names"),
+    (
+        replace(ON, ports=("admin", "agent")),
+        AccessSettings(extender_names=("a",)),
+        "access.extender_names",
+    ),
+    (replace(ON, ports=("extender",)), AccessSettings(agent_names=("a",)), "access.agent_names"),
+    (
+        replace(ON, ports=("extender",)),
+        AccessSettings(extender_names=("a",), agent_accounts=("a/b",)),
+        "access.agent_accounts",
+    ),
+    (ON, AccessSettings(agent_names=("a",), agent_accounts=("b",)), "access.agent_accounts"),
+    (ON, AccessSettings(agent_names=("a",), agent_audience="x"), "access.agent_audience"),
+]
+
+
+@pytest.mark.parametrize(("tls", "access", "paths"), BAD_TOGETHER, ids=range(len(BAD_TOGETHER)))
+def test_what_ports_cannot_ask_of_callers_is_refused(
+    tls: TlsSettings, access: AccessSettings, paths: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Settings(tls=tls, access=access)
+
+    assert [problem.partition(": ")[0] for problem in refused.value.problems] == paths.split()
+
+
+def test_what_ports_can_ask_of_callers_is_taken() -> None:
+    plain = TlsSettings(cert_file=FILE, key_file=FILE)
+
+    Settings(tls=plain)
+    Settings(tls=ON, access=AccessSettings(extender_names=("a",), agent_names=("b",)))
+    Settings(
+        tls=replace(plain, ports=("agent",)),
+        access=AccessSettings(agent_accounts=("kube-system/agent",), agent_audience="x"),
+    )
 
 
 @pytest.mark.parametrize(("part", "value", "path"), BAD, ids=range(len(BAD)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from autoscale_enforcer.api.extender.bind import answer_bind
 from autoscale_enforcer.api.extender.desk import Desk
@@ -27,9 +28,15 @@ VERBS: dict[str, Verb] = {
 }
 
 
-def extender_app(desk: Desk, limits: LimitSettings, count: Count | None = None) -> web.Application:
-    """`POST /extender/{verb}`."""
-    app = application(desk.replica, count)
+def extender_app(
+    desk: Desk,
+    limits: LimitSettings,
+    count: Count | None = None,
+    *,
+    checks: Sequence[Middleware] = (),
+) -> web.Application:
+    """`POST /extender/{verb}`, for whom the checks let through."""
+    app = application(desk.replica, count, checks=checks)
 
     def add(name: str, verb: Verb) -> None:
         async def handle(request: web.Request) -> web.Response:

@@ -9,6 +9,7 @@ from autoscale_enforcer.model.ids import NodeName, PodName
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 VIRTUAL_MACHINES = "/apis/vm.neon.tech/v1/virtualmachines"
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 MIGRATIONS = "/apis/vm.neon.tech/v1/virtualmachinemigrations"
 
 MERGE_PATCH = "application/merge-patch+json"
