@@ -37,6 +37,7 @@ READS = {
     "check_ledger": {"SETTLED", "SUSPECT", "UNBUILT"},
     "find_lapsed": {"LAPSED"},
     "note_binding": {"NOTED"},
+    "note_loss": {"NOTED"},
     "read_bindings": {"BINDINGS"},
     "read_books": {"BOOKS"},
     "read_changes": {"DELTA", "FULL", "UNBUILT"},

@@ -11,17 +11,18 @@ from tests.support.books import EPOCH, Books, lines, pod
 NEW = "epoch2"
 
 
-async def check(books: Books, *, watch: int | None = None) -> list[Any]:
+async def check(books: Books, *, watch: int | None = None, mark: bool = False) -> list[Any]:
     """The guard as the pipeline runs it, without the pipeline's own before it."""
     script = books.scripts["check_ledger"]
     given: dict[str, str | int | bytes] = {
         "new_epoch": NEW,
         "watch": int(books.watches if watch is None else watch),
         "most": 9,
+        "mark": int(mark),
     }
     keys = books.keys.keys(script.key_names)
     answer = await books.raw.eval(script.text, len(keys), *keys, *script.arguments(given))
-    return [answer[0].decode(), answer[2].decode(), *answer[3:]]
+    return [answer[0].decode(), answer[2].decode(), *answer[3:5], answer[5].decode()]
 
 
 async def test_check_ledger_knows_its_books(books: Books) -> None:
@@ -30,19 +31,27 @@ async def test_check_ledger_knows_its_books(books: Books) -> None:
 
     answer = await check(books)
 
-    assert answer == [
-        "SETTLED",
-        EPOCH,
-        1,
-        int(await books.raw.hget(books.keys.key("meta"), "settle_ms")),
-    ]
+    settle_ms, replid = await books.raw.hmget(books.keys.key("meta"), "settle_ms", "replid")
+    assert answer == ["SETTLED", EPOCH, 1, int(settle_ms), replid.decode()]
     assert await books.dump() == before
+
+
+async def test_check_ledger_leaves_a_mark_where_the_server_is_to_be_waited_for(
+    books: Books,
+) -> None:
+    """Valkey's WAIT covers nothing after commands that wrote nothing."""
+    before = await books.dump()
+
+    for _ in range(2):
+        await check(books, mark=True)
+
+    assert await books.changes(before) == "meta marks 2"
 
 
 async def test_check_ledger_finds_no_books_on_an_empty_server(unbuilt: Books) -> None:
     answer = await check(unbuilt)
 
-    assert answer == ["UNBUILT", "", 0, 0]
+    assert answer == ["UNBUILT", "", 0, 0, ""]
     assert await unbuilt.dump() == {}
 
 
@@ -92,7 +101,7 @@ async def test_check_ledger_gives_up_books_that_lack_rows(
 
     answer = await check(books)
 
-    assert answer == ["UNBUILT", "", 0, 0]
+    assert answer == ["UNBUILT", "", 0, 0, ""]
     assert await books.changes(before) == "meta epoch gone\njournal lost - -->- epoch1|"
 
 

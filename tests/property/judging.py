@@ -124,10 +124,10 @@ def _whole_answer(step: Step, should: Expected, before: Keyspace, after: Keyspac
     rest = [now] if word == "ASKED" else rest
     match word:
         case "UNBUILT" if step.script == "check_ledger":
-            return [word, now, "", 0, 0]
+            return [word, now, "", 0, 0, ""]
         case "SETTLED" | "SUSPECT" if step.script == "check_ledger":
             version, settle_ms = int(after.live.meta["version"]), int(live.meta["settle_ms"])
-            return [word, now, live.meta["epoch"], version, settle_ms]
+            return [word, now, live.meta["epoch"], version, settle_ms, after.live.meta["replid"]]
         case "LAPSED":
             uids = [PodUid(str(uid)) for uid in rest]
             return [word, now, *(item for u in uids for item in (u, live.pods[u].encode()))]

@@ -240,7 +240,7 @@ def _trim(rng: Random, story: Story) -> Iterator[Step]:
 
 def _aside(rng: Random, story: Story) -> Iterator[Step]:
     """What lies beside the books in the same keys."""
-    match rng.choice(["claim", "config", "scan", "binding"]):
+    match rng.choice(["claim", "config", "scan", "binding", "loss"]):
         case "claim":
             for _ in range(2):
                 yield Step("claim_ledger", {"cluster": rng.choice(["mine", "yours"])})
@@ -250,6 +250,8 @@ def _aside(rng: Random, story: Story) -> Iterator[Step]:
                     "put_config", {"version": rng.choice(["9", "10", "11"]), "text": "config"}
                 )
             yield Step("read_config")
+        case "loss":
+            yield Step("note_loss", {"loss": "dropped", "told": "an-id 7", "most": MOST})
         case "scan":
             yield Step("read_config")
             yield Step("scan_pods", {"cursor": "0", "count": 100})

@@ -31,13 +31,13 @@ def entries(step: Step, was: Found | None, should: Expected, *, epoch: str) -> I
     word = should.answer[0] if should.answer else ""
     if step.script in ORDERS:
         yield from _of_order(step, word)
+    elif step.script == "note_loss":
+        yield _of_books("dropped", str(step.given["told"]), live.meta["epoch"] if live else "")
     elif live is None:
         if word == "UNBUILT" and epoch:
             yield _of_books("lost", epoch, "")
-    elif word == "PUBLISHED":
-        yield _of_books("build", "", live.meta["epoch"])
-    elif word == "SETTLED" and step.script == "settle_ledger":
-        yield _of_books("settle", "suspect", "settled")
+    elif whole := _of_one_step(step, str(word), live):
+        yield whole
     elif was and was.meta["epoch"] != live.meta["epoch"]:
         yield _of_books("suspect", was.meta["epoch"], live.meta["epoch"])
     elif was:
@@ -50,6 +50,15 @@ def told(entry: JournalEntry, context: bytes) -> Entry:
     what = "request" if is_restored else entry.what
     states = (_told(entry.before), _told(entry.after)) if entry.is_of_pod else entry.detail
     return what, entry.uid, entry.source, entry.node, *states, entry.room, context
+
+
+def _of_one_step(step: Step, word: str, live: Found) -> Entry | None:
+    match step.script, word:
+        case "publish_build", "PUBLISHED":
+            return _of_books("build", "", live.meta["epoch"])
+        case "settle_ledger", "SETTLED":
+            return _of_books("settle", "suspect", "settled")
+    return None
 
 
 def _of_books(what: str, before: str, after: str) -> Entry:

@@ -100,6 +100,10 @@ def _note_binding(world: World, a: Arguments, _: int) -> Answer:
     return ["NOTED", world.bindings.setdefault(_uid(a), _node(a))]
 
 
+def _note_loss(_: World, __: Arguments, ___: int) -> Answer:
+    return ["NOTED"]
+
+
 def _read_bindings(_: World, __: Arguments, ___: int) -> Answer:
     return ["BINDINGS"]
 
@@ -237,6 +241,7 @@ OF_WORLD: dict[str, Callable[[World, Arguments, int], Answer]] = {
     "put_config": _put_config,
     "read_config": _read_config,
     "note_binding": _note_binding,
+    "note_loss": _note_loss,
     "read_bindings": _read_bindings,
     "freeze_grants": _freeze_grants,
     "thaw_grants": _thaw_grants,

@@ -25,6 +25,7 @@ import redis.asyncio
 
 from autoscale_enforcer.ledger.calls import Leadership, LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
+from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.keys import BESIDE, BOOKS, Keys
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import (
@@ -34,7 +35,7 @@ from autoscale_enforcer.ledger.outcomes import (
     Release,
     ReserveAnswer,
 )
-from autoscale_enforcer.ledger.pipeline import Call, Pipeline
+from autoscale_enforcer.ledger.pipeline import Pipeline
 from autoscale_enforcer.ledger.scripts import Script, load_scripts
 from autoscale_enforcer.model.facts import NodeFact, PodFact, VmFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
@@ -149,6 +150,7 @@ class Books:
             watch_replid=self.watches,
             journal_length=settings.journal_length,
             call_budget=settings.call_budget,
+            waiting=settings.waiting,
         )
         pipeline.start()
         return Ledger(settings, pipeline)

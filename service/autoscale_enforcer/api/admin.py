@@ -94,7 +94,7 @@ class _Doors:
             return text_answer(503, "stopping")
         if self._health.is_starting():
             return text_answer(503, "starting")
-        guard = await self._ledger.look()
+        guard = await self._ledger.look(as_a_promise=True)
         if guard.state == "UNBUILT":
             return text_answer(503, "the ledger is not built")
         return text_answer(200, "ok")

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from autoscale_enforcer.background import Background
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.ledger.freezes import EVERYWHERE
+from autoscale_enforcer.ledger.told import Noticed
 
 if sys.version_info >= (3, 12):
     from typing import override
@@ -78,6 +79,10 @@ class Metrics:
         """Read these at each scrape; `readings` by metric name, such as a watch's age."""
         self._registry.register(_State(is_leading, config, background, readings))
 
+    def watch_redis(self, noticed: Noticed) -> None:
+        """Read at each scrape what this replica has seen of Redis."""
+        self._registry.register(_Redis(noticed))
+
     def text(self) -> bytes:
         """Everything, in Prometheus' text format."""
         return generate_latest(self._registry)
@@ -117,6 +122,27 @@ class _State(Collector):
         for name, value in self._readings().items():
             yield GaugeMetricFamily(f"ae_{name}", READINGS[name], value=value)
 
+
+class _Redis(Collector):
+    def __init__(self, noticed: Noticed) -> None:
+        self._noticed = noticed
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """As it is now."""
+        for name, words in OF_REDIS.items():
+            count = getattr(self._noticed, name)
+            yield CounterMetricFamily(f"ae_redis_{name}", words, value=count)
+
+
+OF_REDIS = {
+    "epochs": "New epochs of the books, the first not counted: a restart, a promotion, a build.",
+    "drops": "Primaries that lacked acknowledged writes of this replica, by their offsets.",
+    "drops_unclear": "Primaries whose offsets do not say whether they lack any.",
+    "unwaited": "Pipelines that replicas or disk did not confirm in time, so nothing was told.",
+    "connects": "Times that a primary was found.",
+}
+"""Fields of `Noticed`."""
 
 READINGS = {
     "watch_age_seconds": "Since the API server last proved that the quietest watch is heard.",

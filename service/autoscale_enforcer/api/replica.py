@@ -37,6 +37,7 @@ from autoscale_enforcer.config.settings import (
 from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
+from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,11 @@ def ledger_settings(settings: Settings) -> LedgerSettings:
             socket_timeout=redis.socket_timeout.total_seconds(),
             max_connections=redis.max_connections,
             password=password,
+        ),
+        waiting=Waiting(
+            durability=Durability(redis.durability),
+            replicas=redis.wait_replicas,
+            timeout=redis.wait_timeout,
         ),
         cluster=redis.cluster_name,
         hold_lifetime=holds.lifetime,
@@ -148,6 +154,7 @@ async def _open_replica(stack: AsyncExitStack, opener: PortOpener, stop: asyncio
         background=background,
         readings=cluster.upkeep.readings,
     )
+    metrics.watch_redis(ledger.pipeline.noticed)
     desk = means.desk()
     schedulers = extender_app(
         desk,

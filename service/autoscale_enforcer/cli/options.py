@@ -16,6 +16,7 @@ import click
 from autoscale_enforcer.cli import values
 from autoscale_enforcer.cli.exit_codes import WrongUseError
 from autoscale_enforcer.cli.failures import problem_lines
+from autoscale_enforcer.config.redis_settings import DURABILITIES
 from autoscale_enforcer.config.settings import Settings
 from autoscale_enforcer.errors import ConfigError
 
@@ -82,6 +83,13 @@ REDIS_FLAGS = (
     Flag("redis.call_budget", "--redis-call-budget", "DURATION", values.duration,
          "For one call to the ledger, its retry included; below half of what kube-scheduler "
          "waits."),
+    Flag("redis.durability", "--durability", "HOW", click.Choice(DURABILITIES),
+         "What must have happened to a change before it is told: none; replica: replicas of Redis "
+         "have it; aof: it is on Redis' disk, which needs appendfsync always."),
+    Flag("redis.wait_replicas", "--wait-replicas", "NUMBER", int,
+         "How many replicas must have it, with --durability replica."),
+    Flag("redis.wait_timeout", "--wait-timeout", "DURATION", values.duration,
+         "For replicas or disk; after that nothing is told. Below --redis-socket-timeout."),
     Flag("redis.max_connections", "--redis-max-connections", "NUMBER", int,
          "Connections to Redis at most."),
 )  # fmt: skip

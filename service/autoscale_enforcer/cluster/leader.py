@@ -19,9 +19,9 @@ from autoscale_enforcer.cluster.sweep import Sweeper
 from autoscale_enforcer.cluster.upkeep import ClusterWentBack, LostLead, Upkeep
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.calls import Leadership
+from autoscale_enforcer.ledger.exchange import Guard
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Compare, Lead
-from autoscale_enforcer.ledger.pipeline import Guard
 
 log = logging.getLogger(__name__)
 

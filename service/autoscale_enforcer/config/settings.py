@@ -16,13 +16,12 @@ from pathlib import Path
 
 from autoscale_enforcer.config.access_settings import AccessSettings, TlsSettings
 from autoscale_enforcer.config.readers import some_cpu, some_mem
+from autoscale_enforcer.config.redis_settings import RedisSettings
 from autoscale_enforcer.errors import ConfigError, ObjectError
 from autoscale_enforcer.model.resources import Resources
 
 MIB = 1 << 20
 
-_CLUSTER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_PASSWORD = re.compile(r"(://[^:@/]*):.*@", re.DOTALL)
 _REPLICA_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _SOURCE = re.compile(r"file:.+|kubernetes", re.DOTALL)
 
@@ -81,45 +80,6 @@ def parse_compute_unit(text: str) -> Resources:
     if problems:
         raise ConfigError(problems)
     return Resources(*found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedisSettings:
-    """Where the ledger is and how long a call to it may take."""
-
-    url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
-    """Server, Sentinel or Cluster. Not printed, for it may carry a password: see `shown_url`."""
-    cluster_name: str = "default"
-    """Of the Kubernetes cluster; part of every key, so that several can share one Redis."""
-    password_file: Path | None = None
-    """Holds the password, so that it appears in no process list; wins over one in the URL."""
-    socket_timeout: timedelta = timedelta(seconds=0.5)
-    """For one answer. A healthy primary needs microseconds; longer means that it is gone."""
-    call_budget: timedelta = timedelta(seconds=2)
-    """For a whole call, its one retry and the wait for a connection included. Below half of the 5 s
-    that kube-scheduler gives an extender, so that the answer about trouble still arrives."""
-    max_connections: int = 8
-    """Callers wait for a free one. One carries a pipeline at a time, so a few are plenty, and a
-    fleet of replicas stays far below Redis' limit of 10,000 clients."""
-
-    @property
-    def shown_url(self) -> str:
-        """The URL for logs and pages, its password hidden."""
-        # Its query may hold one too. A password may hold any of @ : / ? - hide rather too much.
-        return _PASSWORD.sub(r"\1:***@", self.url).partition("?")[0]
-
-    def problems(self) -> Iterator[str]:
-        """What cannot be used, field first."""
-        if not self.url.partition("://")[2]:
-            yield "redis.url: must be a URL such as redis://127.0.0.1:6379/0"
-        if not _CLUSTER_NAME.fullmatch(self.cluster_name):
-            yield "redis.cluster_name: must be 1 to 63 letters, digits, '.', '_' or '-'"
-        if self.socket_timeout <= _NO_TIME:
-            yield "redis.socket_timeout: must be above 0"
-        if self.call_budget < 2 * self.socket_timeout:
-            yield "redis.call_budget: must leave time for one retry: twice redis.socket_timeout"
-        if self.max_connections < 1:
-            yield "redis.max_connections: must be at least 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,17 @@ Private to the package, but for the settings, the context and the proof of leade
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import msgpack
 
 from autoscale_enforcer.ledger.connection import ConnectionSettings
+from autoscale_enforcer.ledger.durability import Waiting
+from autoscale_enforcer.ledger.exchange import Call, Guard
 from autoscale_enforcer.ledger.mirror import Mirror
-from autoscale_enforcer.ledger.pipeline import Call, Guard, Pipeline
+from autoscale_enforcer.ledger.pipeline import Pipeline
 
 Context = dict[str, str]
 """Who asked and why, for the journal: a few short words."""
@@ -24,6 +26,8 @@ class LedgerSettings:
     """How the ledger is kept."""
 
     connection: ConnectionSettings
+    waiting: Waiting = field(default_factory=Waiting)
+    """How safe a change must be before it is told."""
     cluster: str = "default"
     """Hash tag of the keys: one ledger for each Kubernetes cluster."""
     hold_lifetime: timedelta = timedelta(seconds=30)
@@ -59,9 +63,12 @@ class Calls:
             await self.look()
         return self.pipeline.stamp()
 
-    async def look(self) -> Guard:
-        """What books there are: one round trip, whatever their state."""
-        await self._run_unguarded("find_lapsed", limit=1)
+    async def look(self, *, as_a_promise: bool = False) -> Guard:
+        """What books there are: one round trip, whatever their state.
+
+        `as_a_promise`: LedgerUnavailable also where a grant made now could not be told.
+        """
+        await self._send("find_lapsed", {"limit": 1}, guarded=False, tells=as_a_promise)
         guard = self.pipeline.guard
         if guard is None:
             raise AssertionError("a round trip always brings the guard's answer")
@@ -72,6 +79,13 @@ class Calls:
     ) -> list[Any]:
         arguments |= {"most": self.settings.journal_length, "context": pack(context or {})}
         return await self._send(script, arguments, with_epoch=True)
+
+    async def _promise(
+        self, script: str, context: Context | None, **arguments: str | int | bytes
+    ) -> list[Any]:
+        """A change whose answer somebody relies on: told once it is as safe as was asked for."""
+        arguments |= {"most": self.settings.journal_length, "context": pack(context or {})}
+        return await self._send(script, arguments, with_epoch=True, tells=True)
 
     async def _fact(
         self,
@@ -104,12 +118,19 @@ class Calls:
         guarded: bool = True,
         building: bool = False,
         with_epoch: bool = False,
+        tells: bool = False,
     ) -> list[Any]:
         def at_send(epoch: str) -> dict[str, str | int | bytes]:
             return {**arguments, "epoch": epoch} if with_epoch else arguments
 
         return await self.pipeline.run(
-            Call(self.pipeline.script(script), at_send, building=building, guarded=guarded)
+            Call(
+                self.pipeline.script(script),
+                at_send,
+                building=building,
+                guarded=guarded,
+                tells=tells,
+            )
         )
 
 

@@ -17,14 +17,7 @@ from redis.asyncio import BlockingConnectionPool, Redis, Sentinel
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from redis.exceptions import (
-    AskError,
-    ClusterError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
+from redis.exceptions import RedisError
 
 from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
 
@@ -217,10 +210,3 @@ class _ViaCluster:
         host, port = found[0][0], int(found[0][1])
         host = host.decode() if isinstance(host, bytes) else host
         return (host or seed, port)
-
-
-def is_lost_connection(error: Exception) -> bool:
-    """The server gave no answer, or says that it is not the one to ask: look for the primary."""
-    if isinstance(error, ResponseError):
-        return isinstance(error, (ReadOnlyError, AskError, ClusterError, TryAgainError))
-    return isinstance(error, (RedisError, OSError))

@@ -36,7 +36,7 @@ class Holds(Calls):
         `said` is what the pod's object says (`said_row`); None: what the ledger knows of it.
         Safe to repeat: the same pod, node and stamp count once.
         """
-        word, *rest = await self._change(
+        word, *rest = await self._promise(
             "reserve_pod",
             context,
             stamp=stamp,
@@ -66,7 +66,7 @@ class Holds(Calls):
 
         Safe to repeat, and to ask before there was a hold.
         """
-        word, *_ = await self._change("unreserve_pod", context, stamp=stamp, uid=uid, node=node)
+        word, *_ = await self._promise("unreserve_pod", context, stamp=stamp, uid=uid, node=node)
         return Release(word)
 
     async def confirm_bind(
@@ -108,7 +108,7 @@ class Holds(Calls):
         Safe to repeat with its stamp: the permit is at least the same.
         """
         last = last_permit or NOTHING
-        word, *rest = await self._change(
+        word, *rest = await self._promise(
             "request_permit",
             context,
             stamp=stamp,

@@ -6,7 +6,9 @@ import secrets
 from datetime import timedelta
 
 from autoscale_enforcer.ledger.calls import Calls, Leadership
+from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.outcomes import Keep, Lead
+from autoscale_enforcer.ledger.told import Loss, Told
 
 TRIM_LIMIT = 20_000
 """Nodes looked at in one trim; four times the largest cluster that Kubernetes supports."""
@@ -83,6 +85,16 @@ class Leading(Calls):
         """Make the ledger this cluster's; whose it is, where it is another's. Safe to repeat."""
         word, *rest = await self._run_unguarded("claim_ledger", cluster=cluster_uid)
         return Keep(word), rest[0].decode() if rest else cluster_uid
+
+    def note_loss(self, told: Told, loss: Loss) -> None:
+        """Have it in the journal that a primary lacks what was told, or may; nobody waits."""
+        arguments: dict[str, str | int | bytes] = {
+            "loss": loss.value,
+            "told": told.place,
+            "most": self.settings.journal_length,
+        }
+        script = self.pipeline.script("note_loss")
+        self.pipeline.send(Call(script, lambda _: arguments, guarded=False))
 
     async def put_config(self, *, version: str, text: bytes) -> Keep:
         """Keep the last good config, for replicas that start beside a bad one."""

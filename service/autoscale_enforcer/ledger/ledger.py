@@ -31,9 +31,12 @@ class Ledger(Holds, Facts, Reads, Leading, Orders):
             load_scripts(),
             journal_length=settings.journal_length,
             call_budget=settings.call_budget,
+            waiting=settings.waiting,
         )
+        ledger = cls(settings, pipeline)
+        pipeline.exchange.on_loss = ledger.note_loss
         pipeline.start()
-        return cls(settings, pipeline)
+        return ledger
 
     async def close(self) -> None:
         """End every connection; calls still waiting end as LedgerUnavailable."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.freezes import EVERYWHERE, Freeze
-from autoscale_enforcer.ledger.pipeline import Call, Pipeline
+from autoscale_enforcer.ledger.pipeline import Pipeline
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.rows import NodeRow
 

@@ -40,7 +40,7 @@ class Orders(Calls):
 
         Safe to repeat, ever: such a UID does not come back.
         """
-        word, *_ = await self._change("release_leftover", context, uid=uid)
+        word, *_ = await self._promise("release_leftover", context, uid=uid)
         return Release(word)
 
     async def ask_compare(self, *, context: Context) -> int:
@@ -68,5 +68,5 @@ class Orders(Calls):
     async def _order(
         self, script: str, context: Context, **arguments: str | int | bytes
     ) -> list[Any]:
-        most = self.settings.journal_length
-        return await self._run_unguarded(script, **arguments, most=most, context=pack(context))
+        arguments |= {"most": self.settings.journal_length, "context": pack(context)}
+        return await self._send(script, arguments, guarded=False, tells=True)

@@ -1,26 +1,24 @@
-"""Sends script calls to Redis: what arrives while a round trip is in flight goes out together.
+"""What arrives while a round trip to Redis is in flight goes out together in the next one.
 
-One pipeline is in flight at a time, the guard first in each; a retry goes before anything newer,
-and there is one retry at most. Knows scripts and connections, nothing of what the scripts mean.
+One round trip is in flight at a time; a retry goes before anything newer, and there is one retry
+at most. Knows calls and their budgets, nothing of what the scripts mean.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, ResponseError
-
 from autoscale_enforcer.errors import LedgerUnavailable, ScriptContractError
-from autoscale_enforcer.ledger.connection import Connector, is_lost_connection
+from autoscale_enforcer.ledger.connection import Connector
+from autoscale_enforcer.ledger.durability import Waiting
+from autoscale_enforcer.ledger.exchange import Call, Exchange, ExchangeSettings, Guard, as_ours
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.scripts import Script
+from autoscale_enforcer.ledger.told import Noticed
 
 MAX_BATCH = 256
 """Calls in one pipeline at most, so that no round trip outlasts the socket timeout."""
@@ -28,35 +26,7 @@ MAX_BATCH = 256
 EPOCH_RETRIES = 3
 """How often a call refused for its epoch is decided anew before the caller is told to ask again."""
 
-
-@dataclass(slots=True)
-class Call:
-    """One script run: where its answer goes, and how its arguments are made when it is sent."""
-
-    script: Script
-    arguments: Callable[[str], dict[str, str | int | bytes]]
-    """Given the epoch that this replica knows when the call is sent."""
-    building: bool = False
-    """Runs on the keys beside the books."""
-    guarded: bool = True
-    """False for what must run while no books are built: lease and build."""
-    on_answer: Callable[[list[Any]], None] | None = None
-    """Run before anything newer is sent."""
-    done: asyncio.Future[list[Any]] = field(default_factory=lambda: _loop().create_future())
-    is_queued: bool = False
-    is_sent: bool = False
-    refused: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """What the guard said last: which books these are."""
-
-    state: str
-    """SETTLED, SUSPECT or UNBUILT."""
-    epoch: str
-    version: int
-    settle_ms: int
+NO_WAITING = Waiting()
 
 
 class Pipeline:
@@ -71,18 +41,34 @@ class Pipeline:
         watch_replid: bool = True,
         journal_length: int,
         call_budget: timedelta,
+        waiting: Waiting = NO_WAITING,
     ) -> None:
-        self._connector, self._keys, self._scripts = connector, keys, scripts
-        self.watch_replid, self._most = watch_replid, journal_length
+        self._scripts = scripts
+        self.watch_replid = watch_replid
+        self.exchange = Exchange(
+            connector,
+            keys,
+            scripts,
+            ExchangeSettings(
+                watch_replid=watch_replid, journal_length=journal_length, waiting=waiting
+            ),
+        )
         self._budget = call_budget.total_seconds()
-        self._client: Redis | None = None
         self._queue: list[Call] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
-        self._redis_us, self._heard_at = 0, 0.0
         self._last_stamp = 0
-        self.guard: Guard | None = None
+
+    @property
+    def guard(self) -> Guard | None:
+        """What the guard said last; None before the first answer."""
+        return self.exchange.guard
+
+    @property
+    def noticed(self) -> Noticed:
+        """What was seen of Redis since the start."""
+        return self.exchange.noticed
 
     def start(self) -> None:
         """Begin sending."""
@@ -96,7 +82,7 @@ class Pipeline:
             await asyncio.gather(self._task, return_exceptions=True)
         self._fail(self._queue, LedgerUnavailable("the ledger is closed"))
         self._queue = []
-        await self._connector.close()
+        await self.exchange.close()
 
     def stamp(self) -> int:
         """Redis' time now in microseconds, reckoned from its last answer; never later than the
@@ -107,13 +93,21 @@ class Pipeline:
 
     def redis_us(self) -> int:
         """Redis' time now in microseconds, as `stamp` reckons it."""
-        if not self._redis_us:
+        if not self.exchange.redis_us:
             raise LedgerUnavailable("Redis has not answered yet")
-        return self._redis_us + int((time.monotonic() - self._heard_at) * 1_000_000)
+        passed = time.monotonic() - self.exchange.heard_at
+        return self.exchange.redis_us + int(passed * 1_000_000)
 
     def script(self, name: str) -> Script:
         """The script of that name."""
         return self._scripts[name]
+
+    def send(self, call: Call) -> None:
+        """Send the call with whatever else is waiting; nobody need wait for its answer."""
+        if not call.is_queued:
+            call.is_queued = True
+            self._queue.append(call)
+            self._wake.set()
 
     async def run(self, call: Call) -> list[Any]:
         """Send the call with whatever else is waiting; its answer, word first as str.
@@ -121,10 +115,7 @@ class Pipeline:
         A call may be waited for by several tasks; it is sent once.
         LedgerUnavailable where no answer came in time or no books are built.
         """
-        if not call.is_queued:
-            call.is_queued = True
-            self._queue.append(call)
-            self._wake.set()
+        self.send(call)
         try:
             async with asyncio.timeout(self._budget):
                 return await asyncio.shield(call.done)
@@ -158,16 +149,17 @@ class Pipeline:
 
     async def _send_until_decided(self, batch: list[Call]) -> None:
         if self.guard is None:
-            await self._exchange([])
-        waiting = batch
-        while waiting:
-            waiting = [call for call in waiting if not call.done.done()]
-            answers = await self._exchange(waiting)
-            waiting = [
-                call
-                for call, answer in zip(waiting, answers, strict=True)
-                if not self._settle(call, answer)
-            ]
+            await self.exchange.run([], self._settle_at_once)
+        undecided = batch
+        while undecided := [call for call in undecided if not call.done.done()]:
+            answers = await self.exchange.run(undecided, self._settle_at_once)
+            for call, answer in zip(undecided, answers, strict=True):
+                self._settle(call, answer)
+
+    def _settle_at_once(self, call: Call, answer: Any) -> None:
+        """Hand an answer on before the others, unless the call must be decided anew."""
+        if answer[0] != b"EPOCH":
+            self._settle(call, answer)
 
     def _settle(self, call: Call, answer: Any) -> bool:
         """Hand the answer on; False where the call must be decided anew under a new epoch."""
@@ -175,7 +167,7 @@ class Pipeline:
         if call.done.done():
             return True
         if isinstance(answer, Exception):
-            return _end(call, _as_ours(call, answer))
+            return _end(call, as_ours(call.script.name, answer))
         if call.guarded and guard and guard.state == "UNBUILT":
             return _end(call, LedgerUnavailable("the ledger is not built"))
         word = answer[0].decode()
@@ -192,94 +184,6 @@ class Pipeline:
         call.done.set_result(answer)
         return True
 
-    async def _exchange(self, calls: Sequence[Call]) -> list[Any]:
-        """One round trip, with one retry where the connection was lost or scripts were flushed."""
-        for is_last in (False, True):
-            try:
-                return await self._round_trip(calls)
-            except Exception as error:
-                if not is_lost_connection(error):
-                    raise
-                await self._forget_connection()
-                if is_last:
-                    raise LedgerUnavailable(
-                        f"Redis cannot be reached: {error}", may_have_applied=bool(calls)
-                    ) from error
-        raise AssertionError("unreachable")
-
-    async def _round_trip(self, calls: Sequence[Call]) -> list[Any]:
-        client = self._client or await self._connect()
-        pending = dict(enumerate(calls))
-        answers: list[Any] = [None] * len(calls)
-        for _ in range(2):
-            results = await self._execute(client, list(pending.values()))
-            missing: dict[int, Call] = {}
-            for (index, call), result in zip(list(pending.items()), results, strict=True):
-                answers[index] = result
-                if isinstance(result, NoScriptError):
-                    missing[index] = call
-            if not missing:
-                break
-            await self._load_scripts(client)
-            pending = missing
-        return answers
-
-    async def _execute(self, client: Redis, calls: Sequence[Call]) -> list[Any]:
-        """The guard, then each call. The guard goes as text, so that a server without our scripts
-        cannot skip it and then find the others loaded by somebody else.
-        """
-        guard = self._scripts["check_ledger"]
-        pipe = client.pipeline(transaction=False)
-        guard_keys = self._keys.keys(guard.key_names)
-        given: dict[str, str | int | bytes] = {
-            "new_epoch": secrets.token_hex(6),
-            "watch": int(self.watch_replid),
-            "most": self._most,
-        }
-        pipe.eval(guard.text, len(guard_keys), *guard_keys, *guard.arguments(given))
-        epoch = self.guard.epoch if self.guard else ""
-        for call in calls:
-            call.is_sent = True
-            keys = self._keys.keys(call.script.key_names, building=call.building)
-            arguments = call.script.arguments(call.arguments(epoch))
-            pipe.evalsha(call.script.sha, len(keys), *keys, *arguments)
-        answers = await pipe.execute(raise_on_error=False)
-        heard_at = time.monotonic()
-        for answer in answers:
-            if isinstance(answer, Exception) and is_lost_connection(answer):
-                raise answer
-        if isinstance(answers[0], Exception):
-            raise _as_ours(None, answers[0])
-        self._hear(answers[0], heard_at)
-        return answers[1:]
-
-    def _hear(self, answer: list[Any], heard_at: float) -> None:
-        self._redis_us, self._heard_at = int(answer[1]), heard_at
-        self.guard = Guard(answer[0].decode(), answer[2].decode(), answer[3], answer[4])
-
-    async def _connect(self) -> Redis:
-        client = await self._connector.connect()
-        await self._load_scripts(client)
-        self._client = client
-        return client
-
-    async def _load_scripts(self, client: Redis) -> None:
-        pipe = client.pipeline(transaction=False)
-        for script in self._scripts.values():
-            pipe.script_load(script.text)
-        try:
-            await pipe.execute()
-        except ResponseError as error:
-            if is_lost_connection(error):
-                raise
-            raise LedgerUnavailable(f"Redis loads no scripts: {error}") from error
-
-    async def _forget_connection(self) -> None:
-        """The next round trip asks for the primary again, over new connections."""
-        client, self._client = self._client, None
-        if client:
-            await client.connection_pool.disconnect()
-
     @staticmethod
     def _fail(calls: Sequence[Call], error: Exception) -> None:
         for call in calls:
@@ -291,16 +195,3 @@ def _end(call: Call, error: Exception) -> bool:
     call.done.set_exception(error)
     call.done.exception()  # a caller that went away leaves no unhandled error behind
     return True
-
-
-def _as_ours(call: Call | None, error: Exception) -> Exception:
-    """What a caller sees of an error that Redis answered for one script."""
-    name = call.script.name if call else "check_ledger"
-    text = str(error)
-    if isinstance(error, ResponseError) and text.removeprefix("ERR ").startswith("user_script"):
-        return ScriptContractError(f"{name}: {text}")
-    return LedgerUnavailable(f"Redis refused {name}: {text}")
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()

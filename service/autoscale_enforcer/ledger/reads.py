@@ -61,7 +61,9 @@ class Reads(Calls):
 
     async def note_binding(self, uid: PodUid, *, node: NodeName) -> NodeName:
         """File source only: where the pod is bound now; the first Binding counts."""
-        _, bound = await self._run_unguarded("note_binding", uid=uid, node=node)
+        _, bound = await self._send(
+            "note_binding", {"uid": uid, "node": node}, guarded=False, tells=True
+        )
         return NodeName(bound.decode())
 
     async def read_bindings(self) -> dict[PodUid, NodeName]:

@@ -83,12 +83,14 @@ TEXTS = {
     "ENTRIES": "7",
     "PORT": "7",
     "NAMES": "a/b,c/d",
+    "HOW": "replica",
 }
 """By what an option takes."""
 
 BOUND_BY_OTHERS = {
     "--lease-renew-every": "1s",
     "--redis-socket-timeout": "1s",
+    "--wait-timeout": "100ms",
     "--tls-ports": "agent,extender",
 }
 FILE_FLAGS = ("AE_TLS_CERT_FILE", "AE_TLS_KEY_FILE", "AE_CLIENT_CA_FILE")

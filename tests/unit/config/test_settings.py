@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from autoscale_enforcer.config.access_settings import PORTS, AccessSettings, TlsSettings
+from autoscale_enforcer.config.redis_settings import RedisSettings
 from autoscale_enforcer.config.settings import (
     HoldSettings,
     KubernetesSettings,
@@ -19,7 +20,6 @@ from autoscale_enforcer.config.settings import (
     LimitSettings,
     ListenSettings,
     OwnPorts,
-    RedisSettings,
     ReplicaSettings,
     Secret,
     Settings,
@@ -41,6 +41,9 @@ def test_defaults() -> None:
             "password_file": None,
             "socket_timeout": timedelta(seconds=0.5),
             "call_budget": timedelta(seconds=2),
+            "durability": "none",
+            "wait_replicas": 1,
+            "wait_timeout": timedelta(seconds=0.25),
             "max_connections": 8,
         },
         "listen": {
@@ -109,6 +112,10 @@ BAD: list[tuple[str, Any, str]] = [
     ("redis", RedisSettings(socket_timeout=NONE), "redis.socket_timeout"),
     ("redis", RedisSettings(call_budget=timedelta(seconds=0.9)), "redis.call_budget"),
     ("redis", RedisSettings(max_connections=0), "redis.max_connections"),
+    ("redis", RedisSettings(durability="disk"), "redis.durability"),
+    ("redis", RedisSettings(wait_replicas=0), "redis.wait_replicas"),
+    ("redis", RedisSettings(wait_timeout=NONE), "redis.wait_timeout"),
+    ("redis", RedisSettings(wait_timeout=timedelta(seconds=0.5)), "redis.wait_timeout"),
     ("listen", ListenSettings(host=""), "listen.host"),
     ("listen", ListenSettings(agent_port=65536), "listen.agent_port"),
     ("listen", ListenSettings(admin_port=-1), "listen.admin_port"),

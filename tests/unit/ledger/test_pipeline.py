@@ -10,9 +10,10 @@ from datetime import timedelta
 import pytest
 
 from autoscale_enforcer.errors import LedgerUnavailable, ScriptContractError
+from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Permit, Reserve, ReserveAnswer
-from autoscale_enforcer.ledger.pipeline import MAX_BATCH, Call
+from autoscale_enforcer.ledger.pipeline import MAX_BATCH
 from autoscale_enforcer.ledger.scripts import load_scripts
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
@@ -74,7 +75,7 @@ async def test_guard_opens_each_pipeline(ledger: Ledger, proxy: Proxy) -> None:
     for number in range(3):
         await reserve(ledger, f"u{number}")
 
-    assert [command[0] for command in proxy.commands] == [b"EVAL", b"EVALSHA"] * 3
+    assert [command[0] for command in proxy.commands] == [b"EVAL", b"EVALSHA", b"ROLE"] * 3
 
 
 # Retries

@@ -1,0 +1,257 @@
+"""One round trip to Redis: the guard, the scripts, and the wait for what is to be told.
+
+Retried once where the connection was lost. Knows what an answer means for the books as a whole
+(which they are, how safe they are), nothing of what the scripts mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from autoscale_enforcer.errors import LedgerUnavailable, ScriptContractError
+from autoscale_enforcer.ledger.connection import Connector
+from autoscale_enforcer.ledger.durability import Waiting
+from autoscale_enforcer.ledger.faults import is_lost_connection, why
+from autoscale_enforcer.ledger.keys import Keys
+from autoscale_enforcer.ledger.link import Command, Link, Wire
+from autoscale_enforcer.ledger.scripts import Script
+from autoscale_enforcer.ledger.told import Loss, Noticed, Told
+
+log = logging.getLogger(__name__)
+
+DOUBT_EVERY = 1.0
+"""Seconds between looks for another primary while this one's replicas do not answer."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One script run: where its answer goes, and how its arguments are made when it is sent."""
+
+    script: Script
+    arguments: Callable[[str], dict[str, str | int | bytes]]
+    """Given the epoch that this replica knows when the call is sent."""
+    building: bool = False
+    """Runs on the keys beside the books."""
+    guarded: bool = True
+    """False for what must run while no books are built: lease and build."""
+    tells: bool = False
+    """Somebody relies on the answer: it waits until the books are as safe as was asked for."""
+    on_answer: Callable[[list[Any]], None] | None = None
+    """Run before anything newer is sent."""
+    done: asyncio.Future[list[Any]] = field(default_factory=lambda: _loop().create_future())
+    is_queued: bool = False
+    is_sent: bool = False
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the guard said last: which books these are."""
+
+    state: str
+    """SETTLED, SUSPECT or UNBUILT."""
+    epoch: str
+    version: int
+    settle_ms: int
+    replid: str = ""
+    """Of the server: its name for the history that it writes. Empty while unbuilt."""
+
+
+Take = Callable[[Call, Any], object]
+"""Hands an answer on at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeSettings:
+    """What goes with every round trip."""
+
+    watch_replid: bool = True
+    """False where the server has neither INFO nor ROLE."""
+    journal_length: int
+    waiting: Waiting
+
+
+class Exchange:
+    """Round trips, one at a time."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        keys: Keys,
+        scripts: dict[str, Script],
+        settings: ExchangeSettings,
+    ) -> None:
+        self._keys, self._scripts, self._settings = keys, scripts, settings
+        self._link = Link(connector, self._prepare)
+        self._told: Told | None = None
+        self._epoch = ""
+        self._is_doubtful, self._doubted_at = False, -DOUBT_EVERY
+        self.guard: Guard | None = None
+        self.noticed = Noticed()
+        self.redis_us, self.heard_at = 0, 0.0
+        """Redis' clock in its last answer, and ours then."""
+        self.on_loss: Callable[[Told, Loss], None] | None = None
+        """Called on another primary that lacks what we told, or may."""
+
+    async def close(self) -> None:
+        """End every connection."""
+        await self._link.close()
+
+    async def run(self, calls: list[Call], take: Take) -> list[Any]:
+        """The answers, errors among them; what need not wait is handed to `take` before, and its
+        place may hold None. Raises LedgerUnavailable where there are none.
+        """
+        for is_last in (False, True):
+            waiting = [call for call in calls if not call.done.done()]
+            try:
+                answers = await self._round_trip(waiting, take)
+            except Exception as error:
+                if not is_lost_connection(error):
+                    raise
+                await self._link.forget()
+                if is_last:
+                    raise LedgerUnavailable(
+                        f"Redis cannot be reached: {why(error)}", may_have_applied=bool(calls)
+                    ) from error
+            else:
+                await self._doubt()
+                found = {id(call): answer for call, answer in zip(waiting, answers, strict=True)}
+                return [found.get(id(call)) for call in calls]
+        raise AssertionError("unreachable")
+
+    async def _round_trip(self, calls: list[Call], take: Take) -> list[Any]:
+        """Twice, where scripts were flushed."""
+        async with self._link.wire() as wire:
+            answers = await self._execute(wire, calls, take)
+            missing = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+            if missing:
+                await self._load_scripts(wire)
+                found = await self._execute(wire, [calls[i] for i in missing], take)
+                for index, answer in zip(missing, found, strict=True):
+                    answers[index] = answer
+            await self._look_back(wire)
+        return answers
+
+    async def _execute(self, wire: Wire, calls: Sequence[Call], take: Take) -> list[Any]:
+        tells = self._settings.watch_replid and any(call.tells for call in calls)
+        wait = [self._settings.waiting.command] if self._settings.waiting.command else []
+        tail: list[Command] = [("ROLE",), *wait] if tells else []
+        await wire.send([self._guard(mark=len(tail) > 1), *self._scripts_of(calls), *tail])
+        guard = await wire.read()
+        heard_at = time.monotonic()
+        answers = [await wire.read() for _ in calls]
+        if not isinstance(guard, Exception):
+            self._hear(guard, heard_at)
+            for call, answer in zip(calls, answers, strict=True):
+                if not (call.tells or isinstance(answer, Exception)):
+                    take(call, answer)
+        after = [await wire.read() for _ in tail]
+        if isinstance(guard, Exception):
+            # What came behind it may have run all the same, as when memory was freed meanwhile.
+            has_run = not all(isinstance(answer, Exception) for answer in answers)
+            raise as_ours("check_ledger", guard, may_have_applied=has_run)
+        return self._after_waiting(calls, answers, after) if tail else answers
+
+    def _guard(self, *, mark: bool) -> Command:
+        """As text, so that a server without our scripts cannot skip it and then find the others
+        loaded by somebody else.
+        """
+        guard = self._scripts["check_ledger"]
+        keys = self._keys.keys(guard.key_names)
+        given: dict[str, str | int | bytes] = {
+            "new_epoch": secrets.token_hex(6),
+            "watch": int(self._settings.watch_replid),
+            "most": self._settings.journal_length,
+            "mark": int(mark),
+        }
+        return ("EVAL", guard.text, len(keys), *keys, *guard.arguments(given))
+
+    def _scripts_of(self, calls: Sequence[Call]) -> Iterator[Command]:
+        epoch = self.guard.epoch if self.guard else ""
+        for call in calls:
+            call.is_sent = True
+            keys = self._keys.keys(call.script.key_names, building=call.building)
+            arguments = call.script.arguments(call.arguments(epoch))
+            yield ("EVALSHA", call.script.sha, len(keys), *keys, *arguments)
+
+    def _after_waiting(
+        self, calls: Sequence[Call], answers: list[Any], after: Sequence[Any]
+    ) -> list[Any]:
+        """The answers, with an error in the place of each that may not be told."""
+        role, *waited = after
+        for answer in waited:
+            is_refused = isinstance(answer, Exception)
+            problem = str(answer) if is_refused else self._settings.waiting.missing(answer)
+            if problem:
+                self.noticed.unwaited += 1
+                self._is_doubtful = True
+                error = LedgerUnavailable(f"not safe yet: {problem}", may_have_applied=True)
+                return [
+                    error if call.tells and not isinstance(answer, Exception) else answer
+                    for call, answer in zip(calls, answers, strict=True)
+                ]
+        if self.guard and self.guard.replid and not isinstance(role, Exception):
+            self._told = Told(self.guard.replid, int(role[1]))
+        return answers
+
+    async def _doubt(self) -> None:
+        """A primary that lost its replicas may have been replaced: ask again, once in a while."""
+        now = time.monotonic()
+        if self._is_doubtful and now - self._doubted_at >= DOUBT_EVERY:
+            self._doubted_at = now
+            await self._link.forget()
+        self._is_doubtful = False
+
+    async def _look_back(self, wire: Wire) -> None:
+        """On another primary: does it have what we told?"""
+        told = self._told
+        if not told or not self.guard or self.guard.replid in ("", told.replid):
+            return
+        (info,) = await wire.ask(("INFO", "replication"))
+        loss = Loss.UNCLEAR if isinstance(info, Exception) else told.became(info.decode())
+        self._told = None
+        self.noticed.count(loss)
+        level = logging.INFO if loss is Loss.KEPT else logging.ERROR
+        log.log(level, "another Redis primary: %s (%s)", loss.words, told.place)
+        if self.on_loss and loss is not Loss.KEPT:
+            self.on_loss(told, loss)
+
+    def _hear(self, answer: list[Any], heard_at: float) -> None:
+        self.redis_us, self.heard_at = int(answer[1]), heard_at
+        state, epoch, replid = (answer[index].decode() for index in (0, 2, 5))
+        if epoch and self._epoch and epoch != self._epoch:
+            self.noticed.epochs += 1
+        self._epoch = epoch or self._epoch
+        self.guard = Guard(state, epoch, answer[3], answer[4], replid)
+
+    async def _prepare(self, wire: Wire) -> None:
+        self.noticed.connects += 1
+        await self._load_scripts(wire)
+
+    async def _load_scripts(self, wire: Wire) -> None:
+        loads = [("SCRIPT", "LOAD", script.text) for script in self._scripts.values()]
+        for answer in await wire.ask(*loads):
+            if isinstance(answer, Exception):
+                raise LedgerUnavailable(f"Redis loads no scripts: {answer}") from answer
+
+
+def as_ours(script: str, error: Exception, *, may_have_applied: bool = False) -> Exception:
+    """What a caller sees of an error that Redis answered for one script."""
+    if isinstance(error, LedgerUnavailable):
+        return error
+    text = str(error)
+    if isinstance(error, ResponseError) and text.removeprefix("ERR ").startswith("user_script"):
+        return ScriptContractError(f"{script}: {text}")
+    return LedgerUnavailable(f"Redis refused {script}: {text}", may_have_applied=may_have_applied)
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
