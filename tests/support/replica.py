@@ -27,7 +27,7 @@ from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.api.order_desk import OrderDesk
 from autoscale_enforcer.cluster.binder import Binder
 from autoscale_enforcer.cluster.leader import Leader, LeaderSettings
-from autoscale_enforcer.cluster.learner import NodeLearner
+from autoscale_enforcer.cluster.learner import NodeLearner, PodLearner
 from autoscale_enforcer.cluster.list_differences import list_differences
 from autoscale_enforcer.cluster.release import Releaser
 from autoscale_enforcer.cluster.source import ClusterSource
@@ -306,9 +306,11 @@ async def running(
             answer_within=kind.limits.answer_within,
         )
         stack.push_async_callback(desk.finish, 1.0)
+        pod_learner = PodLearner(ledger, source, config)
+        stack.push_async_callback(pod_learner.close)
         agents = AgentDesk(
             ledger=ledger,
-            source=source,
+            learner=pod_learner,
             config=config,
             compute_unit=kind.compute_unit,
             replica=kind.name,

@@ -19,7 +19,7 @@ from autoscale_enforcer.api.http import (
     read_body,
     text_answer,
 )
-from autoscale_enforcer.cluster.source import ClusterSource
+from autoscale_enforcer.cluster.learner import PodLearner
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import LimitSettings
 from autoscale_enforcer.errors import LedgerUnavailable, WireError
@@ -42,7 +42,7 @@ class AgentDesk:
     """One replica's means to answer agents."""
 
     ledger: Ledger
-    source: ClusterSource
+    learner: PodLearner
     config: LiveConfig
     compute_unit: Resources | None
     """`--compute-unit`, where the config has none."""
@@ -132,10 +132,8 @@ async def _slot_bytes(desk: AgentDesk, name: PodName) -> int:
 
 
 async def _learn(desk: AgentDesk, name: PodName) -> PodFact:
-    """One live read for a pod whose event is late; NotFound where no pod of that name is bound."""
-    fact = await desk.source.read_pod(name)
-    if fact is None or fact.node is None or fact.finished:
+    """A pod whose event is late; NotFound where no pod of that name is bound."""
+    fact = await desk.learner.learn(name)
+    if fact is None:
         raise NotFound(name)
-    ignored = fact.namespace in desk.config.current.ignored_namespaces
-    await desk.ledger.put_pod(fact, leader=None, ignored=ignored)
     return fact

@@ -23,7 +23,7 @@ from autoscale_enforcer.background import Background
 from autoscale_enforcer.cluster.binder import Binder
 from autoscale_enforcer.cluster.chores import while_leading
 from autoscale_enforcer.cluster.leader import Leader, LeaderSettings
-from autoscale_enforcer.cluster.learner import NodeLearner
+from autoscale_enforcer.cluster.learner import NodeLearner, PodLearner
 from autoscale_enforcer.cluster.opening import OpenCluster, open_cluster
 from autoscale_enforcer.cluster.release import Releaser
 from autoscale_enforcer.cluster.source import ClusterSource
@@ -138,6 +138,7 @@ async def _open_replica(stack: AsyncExitStack, opener: PortOpener, stop: asyncio
     cluster = await open_cluster(stack, background, settings, ledger, config)
     means = Means.of(settings, ledger, cluster.source, config)
     stack.push_async_callback(means.learner.close)
+    stack.push_async_callback(means.pod_learner.close)
     orders.releaser = Releaser(ledger, cluster.source, means.binder)
     orders.differences = cluster.differences
     leader = _leader(settings, means, cluster)
@@ -196,6 +197,7 @@ class Means:
     source: ClusterSource
     binder: Binder
     learner: NodeLearner
+    pod_learner: PodLearner
     config: LiveConfig
 
     @classmethod
@@ -203,8 +205,15 @@ class Means:
         cls, settings: Settings, ledger: Ledger, source: ClusterSource, config: LiveConfig
     ) -> Means:
         """Over this ledger and this cluster."""
-        binder = Binder(ledger, source, config)
-        return cls(settings, ledger, source, binder, NodeLearner(ledger, source, config), config)
+        return cls(
+            settings,
+            ledger,
+            source,
+            Binder(ledger, source, config),
+            NodeLearner(ledger, source, config),
+            PodLearner(ledger, source, config),
+            config,
+        )
 
     def desk(self) -> Desk:
         """What answers kube-scheduler."""
@@ -222,7 +231,7 @@ class Means:
         """What answers agents."""
         return AgentDesk(
             ledger=self.ledger,
-            source=self.source,
+            learner=self.pod_learner,
             config=self.config,
             compute_unit=self.settings.replica.compute_unit,
             replica=self.settings.replica.name,

@@ -69,12 +69,12 @@ class Binder:
     async def reserve(
         self, order: BindOrder, *, said: PodRow | None, to: Literal["held", "binding"]
     ) -> ReserveAnswer:
-        """Hold room; one live read where the ledger does not know the pod or its name is taken.
+        """Hold room; one live read where only that can tell what to hold.
 
         Raises as `bind` does; safe to repeat.
         """
         answer = await self._hold(order, said, to)
-        if answer.outcome not in (Reserve.UNKNOWN, Reserve.NAME_TAKEN):
+        if not self._is_in_doubt(order, answer):
             return answer
         fact = await self._source.read_pod(order.name)
         if fact is None or fact.uid != order.uid:
@@ -181,6 +181,12 @@ class Binder:
             and not fact.finished
             and not fact.deleting
         )
+
+    def _is_in_doubt(self, order: BindOrder, answer: ReserveAnswer) -> bool:
+        """Nobody knows the pod, its name is taken, or it was ignored when it was last heard of."""
+        if answer.outcome is Reserve.IGNORED:
+            return not self._is_ignored(order.name)
+        return answer.outcome in (Reserve.UNKNOWN, Reserve.NAME_TAKEN)
 
     def _is_ignored(self, name: PodName) -> bool:
         return name.partition("/")[0] in self._config.current.ignored_namespaces

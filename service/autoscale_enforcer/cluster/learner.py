@@ -1,4 +1,6 @@
-"""Nodes that a request names and the ledger does not know: one live read, not again too soon."""
+"""Nodes and pods that a request names and the ledger does not know: one live read, not again too
+soon.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,16 @@ import asyncio
 import time
 from collections.abc import Iterable
 
+from autoscale_enforcer.cluster.single_flight import SingleFlight
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.model.ids import NodeName
+from autoscale_enforcer.model.facts import PodFact
+from autoscale_enforcer.model.ids import NodeName, PodName
 
 FORGET_AFTER = 5.0
-"""Seconds for which "there is no such node" is believed."""
+"""Seconds for which "there is no such node", or no bound pod of that name, is believed."""
 
 AT_ONCE = 16
 """Nodes read for one request; the watch brings the others."""
@@ -27,7 +31,7 @@ class NodeLearner:
 
     def __init__(self, ledger: Ledger, source: ClusterSource, config: LiveConfig) -> None:
         self._ledger, self._source, self._config = ledger, source, config
-        self._under_way: dict[NodeName, asyncio.Task[None]] = {}
+        self._reads = SingleFlight("learn node", self._read)
         self._asked_at: dict[NodeName, float] = {}
 
     async def learn(self, names: Iterable[NodeName]) -> None:
@@ -43,23 +47,12 @@ class NodeLearner:
         if not unknown:
             return
         self._asked_at = {n: t for n, t in self._asked_at.items() if now - t < FORGET_AFTER}
-        tasks = [self._task(name) for name in unknown]
-        await asyncio.wait(tasks, timeout=PATIENCE)
+        await asyncio.wait([self._reads.task(name) for name in unknown], timeout=PATIENCE)
         await self._ledger.mirror.refresh()
 
     async def close(self) -> None:
         """End what is under way."""
-        tasks = list(self._under_way.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _task(self, name: NodeName) -> asyncio.Task[None]:
-        task = self._under_way.get(name)
-        if task is None:
-            task = self._under_way[name] = asyncio.create_task(self._read(name), name="learn node")
-            task.add_done_callback(lambda _: self._under_way.pop(name, None))
-        return task
+        await self._reads.close()
 
     async def _read(self, name: NodeName) -> None:
         try:
@@ -81,3 +74,37 @@ class NodeLearner:
             )
         except (ClusterUnavailable, LedgerUnavailable):
             return
+
+
+class PodLearner:
+    """Reads bound pods whose events are late, each once however many ask."""
+
+    def __init__(self, ledger: Ledger, source: ClusterSource, config: LiveConfig) -> None:
+        self._ledger, self._source, self._config = ledger, source, config
+        self._reads = SingleFlight("learn pod", self._read)
+        self._missing_at: dict[PodName, float] = {}
+
+    async def learn(self, name: PodName) -> PodFact | None:
+        """The pod that is bound under that name, in the ledger by now; None: there is none.
+
+        Safe to repeat. Raises ClusterUnavailable and LedgerUnavailable.
+        """
+        if time.monotonic() - self._missing_at.get(name, -FORGET_AFTER) < FORGET_AFTER:
+            return None
+        # Shielded: who gives up must not take the answer from the others.
+        return await asyncio.shield(self._reads.task(name))
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await self._reads.close()
+
+    async def _read(self, name: PodName) -> PodFact | None:
+        fact = await self._source.read_pod(name)
+        if fact is None or fact.node is None or fact.finished:
+            now = time.monotonic()
+            known = self._missing_at.items()
+            self._missing_at = {n: t for n, t in known if now - t < FORGET_AFTER} | {name: now}
+            return None
+        ignored = fact.namespace in self._config.current.ignored_namespaces
+        await self._ledger.put_pod(fact, leader=None, ignored=ignored)
+        return fact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,6 +117,28 @@ async def test_bind_counts_a_binding_that_could_not_be_booked(
 
     assert await replica.binder.bind(await order(replica, pod), said=said(pod)) is None
     assert await replica.where("u1") == "binding n1"
+
+
+@pytest.mark.parametrize("said_so", [True, False], ids=["a filter heard so", "so it is booked"])
+async def test_bind_holds_room_for_a_pod_that_was_ignored_when_it_was_last_heard_of(
+    replica: Replica, cluster: ClusterDouble, said_so: bool
+) -> None:
+    """The namespace is ignored no longer: the pod was bound without a hold to a full node."""
+    pod, small = cluster.pod("u1", cpu="9"), cluster.pod("u2", cpu="2")
+    for each in (pod, small):
+        fact = read_pod(convert(each, PodObject))
+        await replica.ledger.put_pod(fact, leader=None, ignored=True)
+
+    def heard(pod: Json) -> PodRow | None:
+        return replace(said(pod), ignored=1) if said_so else None
+
+    refusal = await replica.binder.bind(await order(replica, pod), said=heard(pod))
+    bound = await replica.binder.bind(await order(replica, small), said=heard(small))
+
+    assert refusal == Refusal(ReserveAnswer(outcome=Reserve.NO_ROOM, short="cpu"))
+    assert (bound, await replica.where("u2")) == (None, "bound n1")
+    assert (await replica.node()).reserved.cpu == 2000
+    assert [uid for uid, *_ in cluster.sent] == ["u2"]
 
 
 @pytest.mark.parametrize("said_so", [True, False])

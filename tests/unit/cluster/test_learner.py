@@ -1,4 +1,4 @@
-"""Nodes that nobody knows are read once, not again too soon, and nobody waits for them for long."""
+"""Nodes and pods that nobody knows are read once and not again too soon; no filter waits long."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from autoscale_enforcer.cluster import learner as learning
-from autoscale_enforcer.cluster.learner import AT_ONCE, NodeLearner
+from autoscale_enforcer.cluster.learner import AT_ONCE, NodeLearner, PodLearner
 from autoscale_enforcer.config.live import LiveConfig
-from autoscale_enforcer.model.ids import NodeName
+from autoscale_enforcer.errors import ClusterUnavailable
+from autoscale_enforcer.model.ids import NodeName, PodName
 from tests.support.cluster_double import ClusterDouble, pod_json
 from tests.support.replica import Replica, until
 
@@ -91,7 +92,7 @@ async def test_what_was_asked_for_is_forgotten(
         await learner.learn([NodeName(f"never-{number}")])
 
     assert len(learner._asked_at) == 1
-    assert learner._under_way == {}
+    assert len(learner._reads) == 0
 
 
 async def test_nobody_waits_longer_than_patience(
@@ -178,4 +179,78 @@ async def test_close_ends_what_is_under_way(
 
     await learner.close()
 
-    assert learner._under_way == {}
+    assert len(learner._reads) == 0
+
+
+# Pods
+
+
+@pytest.fixture
+async def pods(replica: Replica, cluster: ClusterDouble) -> AsyncIterator[PodLearner]:
+    learner = PodLearner(replica.ledger, cluster, LiveConfig(version="1"))
+    cluster.calls.clear()
+    yield learner
+    await learner.close()
+
+
+WEB = PodName("default/web")
+
+
+async def test_a_bound_pod_is_learned_by_one_read_for_all(
+    pods: PodLearner, replica: Replica, cluster: ClusterDouble
+) -> None:
+    cluster.pod("web", node="n1", cpu="2")
+
+    facts = await asyncio.gather(*(pods.learn(WEB) for _ in range(20)))
+
+    assert cluster.calls == {"read_pod": 1}
+    assert {fact.node for fact in facts if fact} == {"n1"}
+    assert await replica.reserved() == (2000, 1024)
+
+
+async def test_a_pod_that_is_not_bound_is_not_asked_for_again_too_soon(
+    pods: PodLearner, cluster: ClusterDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call of each agent was a read: agents of pods that are gone spent the reads of binds."""
+    cluster.pod("web", cpu="2")
+    for name in [WEB, PodName("default/nobody")]:
+        for _ in range(5):
+            assert await pods.learn(name) is None
+    assert cluster.calls == {"read_pod": 2}
+
+    monkeypatch.setattr(learning, "FORGET_AFTER", 0.0)
+    assert await pods.learn(WEB) is None
+
+    assert cluster.calls == {"read_pod": 3}
+    assert list(pods._missing_at) == [WEB]
+
+
+async def test_who_gives_up_takes_no_answer_from_the_others(
+    pods: PodLearner, cluster: ClusterDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.pod("web", node="n1", cpu="2")
+    opened, read = asyncio.Event(), cluster.read_pod
+
+    async def slowly(name: PodName) -> object:
+        await opened.wait()
+        return await read(name)
+
+    monkeypatch.setattr(cluster, "read_pod", slowly)
+    first, second = (asyncio.ensure_future(pods.learn(WEB)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    opened.set()
+
+    fact = await second
+    assert fact
+    assert fact.node == "n1"
+
+
+async def test_trouble_is_not_remembered(pods: PodLearner, cluster: ClusterDouble) -> None:
+    cluster.pod("web", node="n1", cpu="2")
+    cluster.down = {"read_pod"}
+    with pytest.raises(ClusterUnavailable):
+        await pods.learn(WEB)
+    cluster.down = set()
+
+    assert await pods.learn(WEB)
