@@ -118,13 +118,14 @@ async def test_whole_flow_runs_on_a_redis_cluster(ledger: Ledger, one_node_clust
         ).outcome,
         await ledger.put_pod(pod(bound, rv="2", node=N1, vm=vm()), leader=leader),
         await ledger.delete_node(N1, uid="x", leader=leader),
+        await ledger.recount_node(N1, version=0, uids=[bound], leader=leader),
         await ledger.settle_ledger(leader),
         await ledger.drop_lease(token=leader.token),
     ]
 
     assert words == [
         *(Reserve.HELD, Release.RELEASED, "DELETED", Reserve.BINDING, Release.NOTHING),
-        *(Confirm.BOUND, Permit.PERMIT, "BOOKED", "ABSENT", Lead.NOTHING, Lead.DROPPED),
+        *(Confirm.BOUND, Permit.PERMIT, "BOOKED", "ABSENT", "CHANGED", Lead.NOTHING, Lead.DROPPED),
     ]
     assert breaches(await read_books(ledger, blobs=True)) == []
     with one_node_cluster.client() as client:

@@ -13,6 +13,7 @@ from autoscale_enforcer.ledger.outcomes import (
     Lead,
     Order,
     Permit,
+    Recount,
     Release,
     Reserve,
 )
@@ -24,6 +25,7 @@ ENUMS: dict[type[StrEnum], set[str]] = {
     Confirm: {"confirm_bind"},
     Permit: {"request_permit"},
     Fact: {"put_pod", "put_node", "delete_pod", "delete_node"},
+    Recount: {"recount_node"},
     Keep: {"claim_ledger", "put_config", "trim_changes"},
     Lead: {
         *("take_lease", "drop_lease", "begin_build", "load_row", "publish_build"),

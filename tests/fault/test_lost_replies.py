@@ -34,6 +34,7 @@ STEPS: dict[str, Step] = {
     "delete_pod": lambda books: books.delete_pod("vm"),
     "put_node": lambda books: books.put_node("n1", 1, 1, rv="2"),
     "delete_node": lambda books: books.delete_node("n1"),
+    "recount_node": lambda books: books.recount("n1", ["held", "binding", "vm"]),
 }
 
 NO_CHANGE_TWICE = {

@@ -38,6 +38,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "blob": b"",
         **CONTEXT,
     },
+    "recount_node": {"token": TOKEN, "name": "n1", "version": 1, "uids": "u1", **CONTEXT},
     "release_leftover": {"uid": "u1", **CONTEXT},
     "request_permit": {
         "stamp": 99,

@@ -75,6 +75,7 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "request_permit: doubled: save_pod(keys, uid, after, before)",
     ),
     "a version has to rise, by how much is nobody's business; the node is there and stays": (
+        "recount_node: doubled: save_nodes(loaded, keys)",
         "request_permit: doubled: save_nodes(loaded, keys)",
         "save_nodes: doubled: redis.call('HINCRBY', keys.meta, 'version', 1)",
     ),

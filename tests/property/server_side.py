@@ -44,6 +44,24 @@ return redis.call('HDEL', KEYS[1], uids[1])
 """
 
 
+_DRIFT = """
+local names = redis.call('HKEYS', KEYS[1])
+table.sort(names)
+if not names[1] then
+  return
+end
+local fields = {}
+for field in string.gmatch(redis.call('HGET', KEYS[1], names[1]), '%S+') do
+  fields[#fields + 1] = field
+end
+for i = 8, 20 do
+  fields[i] = string.format('%d', fields[i] + 1)
+end
+redis.call('HSET', KEYS[1], names[1], table.concat(fields, ' '))
+"""
+"""All of a node's sums, from `reserved_cpu` to `heard`."""
+
+
 def with_fake_clock(script: Script) -> Script:
     """The same script, to which the server's clock is what the key CLOCK says, in microseconds."""
     text = f"{SHEBANG}{_FAKE_CLOCK}{script.text.removeprefix(SHEBANG)}"
@@ -118,6 +136,8 @@ class Scripted:
                 pipe.flushall()
             case "row_loss":
                 pipe.eval(_LOSE_A_ROW, 1, self.keys.key("pods"))
+            case "drift":
+                pipe.eval(_DRIFT, 1, self.keys.key("nodes"))
             case name:
                 script = self.scripts[name]
                 keys = self.keys.keys(script.key_names, building=step.building)

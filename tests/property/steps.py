@@ -297,6 +297,20 @@ def _leftover(rng: Random, story: Story) -> Iterator[Step]:
     yield change(rng, story, "release_leftover", uid=pick_uid(rng, story, *Stage))
 
 
+def _recount(rng: Random, story: Story) -> Iterator[Step]:
+    """A node's sums are held against its pods, rarely with the right words, and once they drift."""
+    uids = " ".join([*PODS, "nobody"])
+    name = NodeName(rng.choice([*NODES, "nowhere"]))
+    given: Arguments = {"name": name, "version": rng.choice([0, 0, 1]), "uids": uids}
+    yield change(rng, story, "recount_node", **given, token=any_token(rng, story))
+    if story.world.live and story.world.live.nodes:
+        yield Step("drift")
+        right: Arguments = {"epoch": story.books.epoch, "token": story.books.token}
+        words: Arguments = {"most": MOST, "context": b"why"}
+        given |= {"name": min(story.books.nodes), "version": 0}
+        yield Step("recount_node", given | right | words)
+
+
 def _repeat(rng: Random, story: Story) -> Iterator[Step]:
     """An earlier call once more, word for word: sent again, or late."""
     told = [s for s in story.told[-12:] if "context" in s.given and not s.building]
@@ -322,6 +336,7 @@ KINDS: dict[str, tuple[int, Chooser]] = {
     "look": (1, _look),
     "promotion": (1, _promotion),
     "settle": (4, _settle),
+    "recount": (3, _recount),
     "lease": (3, lease_step),
     "build": (5, build_step),
     "loss": (1, _loss),

@@ -7,6 +7,7 @@ from dataclasses import astuple
 from typing import Any
 
 from autoscale_enforcer.ledger.journal import HoldState, JournalEntry
+from autoscale_enforcer.ledger.verify import SUMS
 from autoscale_enforcer.ledger.verify import Books as Found
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from autoscale_enforcer.model.rows import NodeRow, PodRow
@@ -41,7 +42,7 @@ def entries(step: Step, was: Found | None, should: Expected, *, epoch: str) -> I
     elif was and was.meta["epoch"] != live.meta["epoch"]:
         yield _of_books("suspect", was.meta["epoch"], live.meta["epoch"])
     elif was:
-        yield from _of_rows(step, was, live)
+        yield from _of_rows(step, was, live, word)
 
 
 def told(entry: JournalEntry, context: bytes) -> Entry:
@@ -71,8 +72,18 @@ def _of_order(step: Step, word: object) -> Iterator[Entry]:
         yield ORDERS[step.script], "-", "-", node, "", "", (), context
 
 
-def _of_rows(step: Step, was: Found, live: Found) -> Iterator[Entry]:
+def _of_sums(step: Step, live: Found) -> Entry:
+    """Each was one more than it is."""
+    name = NodeName(str(step.given["name"]))
+    sums = [getattr(live.nodes[name], field) for field in SUMS if field != "heard"]
+    states = (" ".join(str(each + by) for each in sums) for by in (1, 0))
+    return "recount", "-", "-", name, *states, (), step.given["context"]
+
+
+def _of_rows(step: Step, was: Found, live: Found, word: object) -> Iterator[Entry]:
     context = step.given.get("context", b"")
+    if word == "RECOUNTED":
+        yield _of_sums(step, live)
     for uid in was.pods.keys() | live.pods.keys():
         yield from _of_pod(step, uid, was, live)
     if step.script in NODE_FACTS and not step.building:

@@ -51,12 +51,12 @@ class LedgerMachine(RuleBasedStateMachine):
         scripted.reset()
 
     def do(self, step: Step) -> None:
-        step = self.judge.fill(step)
         if not self.by_server:
             note(repr(step))
         else:
             self.story.now = self.scripted.now() - step.after
         should = expected(self.story.tell(step), self.story)
+        step = self.judge.fill(step)
         answer, after = self.scripted.do(step, self.story.now)
         complaints = self.judge.complaints(step, should, answer, after)
         assert not complaints, "\n".join(complaints)

@@ -16,6 +16,7 @@ from autoscale_enforcer.ledger.outcomes import (
     Lead,
     Permit,
     PermitAnswer,
+    Recount,
     Release,
     Reserve,
     ReserveAnswer,
@@ -50,6 +51,8 @@ class Books:
     names: dict[PodName, PodUid] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
     gone: dict[str, int] = field(default_factory=dict)
+    drifted: NodeName | None = None
+    """The node whose row says other than its pods, here always added up anew."""
     frozen: frozenset[str] = frozenset()
     """Nodes on which an operator has stopped grants, or `*`; kept beside the books."""
 
@@ -280,6 +283,17 @@ class Books:
     def begin_epoch(self, epoch: str) -> None:
         """Another life of the same books: what was acknowledged last may be missing."""
         self.epoch, self.is_suspect = epoch, True
+
+    def recount(self, name: NodeName, *, token: str, is_past: bool) -> Recount:
+        """Make the node's sums those of its pods, unless it has changed since they were read."""
+        if token != self.token:
+            return Recount.FENCED
+        if is_past or name not in self.nodes:
+            return Recount.CHANGED
+        if name != self.drifted:
+            return Recount.RIGHT
+        self.drifted = None
+        return Recount.RECOUNTED
 
     def settle(self, *, token: str, settle_after_ms: int, now: int) -> Lead:
         """The suspect books have been compared with the cluster."""

@@ -209,6 +209,11 @@ def _delete_node(books: Books, a: Arguments, now: int) -> Answer:
     return [books.delete_node(name, uid=str(a["uid"]), token=_token(a), now=now)]
 
 
+def _recount_node(books: Books, a: Arguments, _: int) -> Answer:
+    is_past = int(a["version"]) > 0  # how far off the node's own: the runner fills it in
+    return [books.recount(NodeName(str(a["name"])), token=_token(a), is_past=is_past)]
+
+
 def _settle_ledger(books: Books, a: Arguments, now: int) -> Answer:
     after = int(a["settle_after_ms"])
     return [books.settle(token=_token(a), settle_after_ms=after, now=now)]
@@ -261,6 +266,7 @@ CHANGES: dict[str, Callable[[Books, Arguments, int], Answer]] = {
     "put_node": _put_node,
     "delete_node": _delete_node,
     "settle_ledger": _settle_ledger,
+    "recount_node": _recount_node,
     "release_leftover": _release_leftover,
 }
 

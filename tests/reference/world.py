@@ -10,8 +10,9 @@ from autoscale_enforcer.model.rows import NodeRow, PodRow, newer
 from tests.reference.books import Books
 from tests.reference.node import Node
 
-HAPPENINGS = ("promotion", "loss", "row_loss", "lease_end")
-"""What befalls the server itself; no script."""
+HAPPENINGS = ("promotion", "loss", "row_loss", "lease_end", "drift")
+"""What befalls the server itself; no script. After a drift each sum of the first node is one more
+than it should be."""
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class World:
                 self.lease = None
             case "row_loss":
                 self.live = None
+            case "drift" if self.live:
+                self.live.drifted = min(self.live.nodes)
             case "loss":
                 self.live = self.building = self.lease = self.config = None
                 self.owner, self.bindings, self.freezes, self.compare = "", {}, {}, {}

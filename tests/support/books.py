@@ -16,7 +16,8 @@ from __future__ import annotations
 import re
 import textwrap
 import time
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ from autoscale_enforcer.ledger.outcomes import (
     Confirm,
     Fact,
     PermitAnswer,
+    Recount,
     Release,
     ReserveAnswer,
 )
@@ -218,6 +220,33 @@ class Books:
         return await self.ledger.delete_node(
             NodeName(name), uid=uid or f"uid-{name}", leader=leader or self.leader
         )
+
+    async def recount(
+        self,
+        name: str,
+        uids: Sequence[str],
+        *,
+        behind: int = 0,
+        leader: Leadership | None = None,
+    ) -> Recount:
+        """Hold a node's sums against these pods, by a row so many versions old."""
+        version = (await self.node_row(name)).version - behind
+        return await self.ledger.recount_node(
+            NodeName(name),
+            version=version,
+            uids=[PodUid(uid) for uid in uids],
+            leader=leader or self.leader,
+        )
+
+    async def node_row(self, name: str) -> NodeRow:
+        """The row of a node; one of version 0 where there is none."""
+        text = await self.raw.hget(self.keys.key("nodes"), name)
+        return NodeRow.decode(text.decode()) if text else NodeRow()
+
+    async def falsify(self, name: str, **fields: Any) -> None:
+        """Change a node's row behind the scripts' back."""
+        row = replace(await self.node_row(name), **fields)
+        await self.raw.hset(self.keys.key("nodes"), name, row.encode())
 
     async def put_pod(
         self,

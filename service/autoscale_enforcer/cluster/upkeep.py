@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Iterable
 from itertools import islice
 from typing import Protocol
 
+from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
-from autoscale_enforcer.ledger.calls import Leadership
+from autoscale_enforcer.ledger.calls import Context, Leadership
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.outcomes import Fact
+from autoscale_enforcer.ledger.outcomes import Fact, Recount
+from autoscale_enforcer.ledger.verify import has_wrong_sums
+from autoscale_enforcer.model.ids import PodUid
+from autoscale_enforcer.model.rows import PodRow
+
+log = logging.getLogger(__name__)
 
 _CHUNK = 500
 """Facts under way at once, so that a build does not make other calls wait for its own."""
@@ -65,11 +72,48 @@ class Upkeep(Protocol):
         ...
 
 
+async def recount(ledger: Ledger, leader: Leadership, *, context: Context) -> int:
+    """Put right every node whose sums are not those of its pods; how many there were.
+
+    One that changes meanwhile is looked at by the next compare. Raises LostLead and
+    LedgerUnavailable.
+    """
+    rows = await ledger.read_nodes()
+    with FullCollections.held_off():
+        on_node = await _by_node(await ledger.scan_pods())
+    turns, found = Turns(), 0
+    for name, row in rows.items():
+        pods = on_node.pop(name, {})
+        if has_wrong_sums(name, row, pods):
+            answer = await ledger.recount_node(
+                name, version=row.version, uids=pods, leader=leader, context=context
+            )
+            if answer is Recount.FENCED:
+                raise LostLead
+            if answer is Recount.RECOUNTED:
+                log.warning("the sums of node %s were not those of its pods", name)
+                found += 1
+        await turns.pause()
+    return found
+
+
+async def _by_node(pods: dict[PodUid, PodRow]) -> dict[str, dict[PodUid, PodRow]]:
+    """The pods that hold something, by the node they hold it on; `pods` is emptied."""
+    on_node, turns = dict[str, dict[PodUid, PodRow]](), Turns()
+    while pods:
+        uid, row = pods.popitem()
+        if row.holds:
+            on_node.setdefault(row.node, {})[uid] = row
+        await turns.pause()
+    return on_node
+
+
 class ListUpkeep:
     """For a cluster that does not change by itself: everything in it, put again when asked."""
 
     def __init__(self, ledger: Ledger, source: ClusterSource, config: LiveConfig) -> None:
         self._ledger, self._source, self._config = ledger, source, config
+        self._recounted = 0
 
     async def reach(self) -> None:
         """The file is here."""
@@ -84,6 +128,7 @@ class ListUpkeep:
     async def compare(self, leader: Leadership) -> None:
         """The same facts again: what they say already is not changed."""
         await self._put_all(leader)
+        self._recounted += await recount(self._ledger, leader, context={"verb": "compare"})
 
     def is_due(self) -> bool:
         """Never: the file does not change."""
@@ -93,8 +138,8 @@ class ListUpkeep:
         """Nothing can have failed."""
 
     def readings(self) -> dict[str, float]:
-        """Nothing is followed."""
-        return {}
+        """Nothing is followed; nodes whose sums were put right."""
+        return {"repaired_rows": self._recounted}
 
     async def stop(self) -> None:
         """Nothing to stop."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgpack
 import msgspec
 
 from autoscale_enforcer.ledger.calls import Calls, Context, Leadership, pack
-from autoscale_enforcer.ledger.outcomes import Fact, KnownPod
+from autoscale_enforcer.ledger.outcomes import Fact, KnownPod, Recount
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import NOTHING, Resources
@@ -83,6 +85,30 @@ class Facts(Calls):
         """Book that a node has left; its pods go on counting. Safe to repeat."""
         word, *_ = await self._fact("delete_node", leader, context, name=name, uid=uid or NO_WORD)
         return Fact(word)
+
+    async def recount_node(
+        self,
+        name: NodeName,
+        *,
+        version: int,
+        uids: Iterable[PodUid],
+        leader: Leadership,
+        context: Context | None = None,
+    ) -> Recount:
+        """Make a node's sums those of its pods, unless it is past the version of its row.
+
+        `uids` are its pods, read after that row: whatever came or went since has raised the
+        version. Safe to repeat.
+        """
+        word, *_ = await self._change(
+            "recount_node",
+            context,
+            token=leader.token,
+            name=name,
+            version=version,
+            uids=" ".join(uids),
+        )
+        return Recount(word)
 
 
 def pack_fact(fact: PodFact) -> bytes:

@@ -111,6 +111,19 @@ class Fact(StrEnum):
     """There was no such row."""
 
 
+class Recount(StrEnum):
+    """Answers of `recount_node`."""
+
+    RECOUNTED = "RECOUNTED"
+    """The node's sums were not those of its pods, and are now."""
+    RIGHT = "RIGHT"
+    """They were."""
+    CHANGED = "CHANGED"
+    """The node has changed since its pods were read, or is gone."""
+    FENCED = "FENCED"
+    """Another replica leads now."""
+
+
 class Lead(StrEnum):
     """Answers of the lease, build, settle and compare scripts."""
 

@@ -9,7 +9,10 @@ from typing import Any
 from autoscale_enforcer.ledger.calls import Calls
 from autoscale_enforcer.ledger.outcomes import KnownPod, Lapsed
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
-from autoscale_enforcer.model.rows import PodRow
+from autoscale_enforcer.model.rows import NodeRow, PodRow
+
+PAIRS_FROM = 5
+"""Where the rows begin in an answer of `read_changes`, its word apart."""
 
 SCAN_PORTION = 1000
 """Rows of one portion: some milliseconds of Redis' time."""
@@ -47,6 +50,15 @@ class Reads(Calls):
         """Every part of the ledger at one moment, flat, in the order of `read_books.lua`."""
         _, *parts = await self._run("read_books", blobs=int(blobs), entries=entries)
         return parts
+
+    async def read_nodes(self) -> dict[NodeName, NodeRow]:
+        """Every node's row as it is; the mirror would miss what no script has changed."""
+        _, *answer = await self._run("read_changes", epoch="", since=0)
+        pairs = answer[PAIRS_FROM:]
+        return {
+            NodeName(name.decode()): NodeRow.decode(row.decode())
+            for name, row in zip(pairs[::2], pairs[1::2], strict=True)
+        }
 
     async def scan_pods(self) -> dict[PodUid, PodRow]:
         """Every pod's row, read in portions: each as it was at some moment since the call."""

@@ -77,6 +77,11 @@ def node_sums(name: str, row: NodeRow, pods: dict[PodUid, PodRow]) -> NodeRow:
     return right
 
 
+def has_wrong_sums(name: NodeName, row: NodeRow, pods: dict[PodUid, PodRow]) -> bool:
+    """The node's row says other of its sums than these pods, which must be all of its own."""
+    return node_sums(name, row, pods) != row
+
+
 def _add(node: NodeRow, pod: PodRow) -> None:
     for resource in ("cpu", "mem"):
         charge = getattr(pod, f"charge_{resource}")

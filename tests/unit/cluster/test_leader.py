@@ -9,9 +9,10 @@ import pytest
 
 from autoscale_enforcer.background import Background
 from autoscale_enforcer.cluster.sweep import READ_ONE_BY_ONE
-from autoscale_enforcer.cluster.upkeep import LostLead
+from autoscale_enforcer.cluster.upkeep import LostLead, recount
 from autoscale_enforcer.config.scheduler_config import NodeConfig, SchedulerConfig
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
+from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.model.resources import Resources
 from tests.routes.conftest import StartReplica
@@ -183,6 +184,34 @@ async def test_lost_books_are_built_again(replica: Replica, cluster: ClusterDoub
 
 
 # Sweep
+
+
+async def test_compare_puts_false_sums_right_with_a_file_too(
+    replica: Replica, cluster: ClusterDouble
+) -> None:
+    cluster.pod("u1", cpu="2", node="n1")
+    await replica.catch_up()
+    row = await replica.node()
+    row.reserved_cpu = 1
+    await replica.raw.hset(Keys("default").key("nodes"), "n1", row.encode())
+
+    await replica.catch_up()
+
+    assert await replica.reserved() == (2000, 1024)
+    assert replica.leader._upkeep.readings() == {"repaired_rows": 1}
+
+
+async def test_recount_stops_where_another_replica_leads(
+    replica: Replica, cluster: ClusterDouble
+) -> None:
+    row = await replica.node()
+    row.pods = 9
+    await replica.raw.hset(Keys("default").key("nodes"), "n1", row.encode())
+
+    with pytest.raises(LostLead):
+        await recount(replica.ledger, Leadership("stale"), context={})
+
+    assert (await replica.node()).pods == 9
 
 
 async def test_sweep_leaves_holds_that_have_not_lapsed(

@@ -105,7 +105,7 @@ async def test_a_file_is_a_cluster_without_chores(opened: Open, tmp_path: Path) 
     assert [fact.name for fact in await cluster.source.list_nodes()] == ["n1"]
     assert cluster.chores == ()
     assert not cluster.upkeep.is_due()
-    assert cluster.upkeep.readings() == {}
+    assert cluster.upkeep.readings() == {"repaired_rows": 0}
 
 
 async def test_a_file_that_cannot_be_used_is_named(opened: Open, tmp_path: Path) -> None:

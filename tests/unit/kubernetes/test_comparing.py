@@ -24,7 +24,7 @@ from autoscale_enforcer.cluster.upkeep import ClusterWentBack
 from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.model.ids import PodName
+from autoscale_enforcer.model.ids import NodeName, PodName
 from autoscale_enforcer.model.resources import Resources
 
 MIB = 1 << 20
@@ -99,6 +99,52 @@ async def _tell_other(live: Live, uid: str) -> None:
     assert await live.amount(uid) == (7, 0)
 
 
+@pytest.mark.parametrize("is_takeover", [False, True], ids=["leads", "takes-over"])
+async def test_compare_puts_sums_right_that_no_script_has_changed(
+    live: Live, start_live: StartLive, api: FakeApi, *, is_takeover: bool
+) -> None:
+    """`verify` showed them, and no compare put them right."""
+    api.store.create("nodes", node("n2"))
+    for name in ("a", "b"):
+        api.store.create("pods", pod(name, node="n1", uid=f"u-{name}", cpu="1"))
+        await live.until_at(f"u-{name}", "bound n1")
+    await live.until(lambda: live.front.raw.hlen(KEYS.key("nodes")), 2)
+    await live.front.ledger.mirror.refresh()
+    who = live
+    if is_takeover:
+        await live.leader.resign()
+        who = await start_live(name="r2")
+    for name in ("n1", "n2"):
+        row = await live.front.node(name)
+        row.reserved_cpu, row.pods = row.reserved_cpu + 500, row.pods + 1
+        await live.front.raw.hset(KEYS.key("nodes"), name, row.encode())
+    assert {breach.subject for breach in await live.verify()} == {"n1", "n2"}
+
+    await who.compare()
+
+    assert await live.verify() == []
+    assert who.reconciler.repaired == 2
+    assert [what for what, _, why in await live.journal() if b"compare" in why] == ["recount"] * 2
+    await live.front.ledger.mirror.refresh()  # other replicas hear of it
+    assert live.front.ledger.mirror.nodes[NodeName("n1")].reserved == Resources(2000, 128 * MIB)
+
+
+async def test_compare_of_a_false_pod_leaves_no_false_sum(live: Live, api: FakeApi) -> None:
+    """Its amount was taken off the node as the row had it, not as it had been put on."""
+    api.store.create("pods", pod("web", node="n1", uid="u1", cpu="1"))
+    await live.until_at("u1", "bound n1")
+    row = await live.front.row("u1")
+    assert row is not None
+    row.cpu = row.charge_cpu = row.asked_cpu = 400
+    await live.front.raw.hset(KEYS.key("pods"), "u1", row.encode())
+
+    await live.compare()
+
+    assert await live.reserved() == (1000, 64)
+    assert [breach for breach in await live.verify() if breach.invariant == 1] == []
+    assert live.reconciler.repaired == 2
+
+
 async def test_compare_finds_nothing_where_all_is_well(live: Live, api: FakeApi) -> None:
     api.store.create("nodes", node("n2"))
     api.store.create("pods", pod("plain", node="n1", uid="u1"))
@@ -142,6 +188,7 @@ async def test_compare_keeps_what_was_bound_while_the_list_was_read(
 
     async def scanning(ledger: Ledger) -> Any:
         """The list is taken, the ledger not yet read."""
+        monkeypatch.setattr(Ledger, "scan_pods", scan)
         late = api.store.create("pods", pod("late", uid="u1", cpu="2"))
         assert await live.front.bind(late) == ""
         return await scan(ledger)

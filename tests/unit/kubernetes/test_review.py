@@ -21,7 +21,7 @@ from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
-from autoscale_enforcer.model.rows import PodRow
+from autoscale_enforcer.model.rows import NodeRow, PodRow
 from autoscale_enforcer.objects.decode import convert
 from autoscale_enforcer.objects.shapes import VmObject
 
@@ -47,6 +47,7 @@ def while_comparing(
 
     def arrange(happens: Callable[[Rows], Awaitable[Rows]]) -> None:
         async def scanning(ledger: Ledger) -> Rows:
+            monkeypatch.setattr(Ledger, "scan_pods", scan)
             return await happens(await scan(ledger))
 
         monkeypatch.setattr(Ledger, "scan_pods", scanning)
@@ -293,17 +294,15 @@ async def test_a_node_that_leaves_after_the_list_does_not_come_back(
 ) -> None:
     api.store.create("nodes", node("n2", uid="uid-n2"))
     await live.until(lambda: live.front.raw.hlen(KEYS.key("nodes")), 2)
-    mirror = live.front.ledger.mirror
-    refresh = mirror.refresh
+    read = Ledger.read_nodes
 
-    async def leaves() -> None:
-        await refresh()
-        if "n2" in mirror.nodes:
-            api.store.remove("nodes", "n2")
-            await live.until(lambda: live.front.raw.hlen(KEYS.key("nodes")), 1)
-            del mirror.nodes[NodeName("n2")]
+    async def leaves(ledger: Ledger) -> dict[NodeName, NodeRow]:
+        monkeypatch.setattr(Ledger, "read_nodes", read)
+        api.store.remove("nodes", "n2")
+        await live.until(lambda: live.front.raw.hlen(KEYS.key("nodes")), 1)
+        return await read(ledger)
 
-    monkeypatch.setattr(mirror, "refresh", leaves)
+    monkeypatch.setattr(Ledger, "read_nodes", leaves)
 
     await live.compare()
 

@@ -64,8 +64,7 @@ class Comparison:
         self, listed: Sequence[NodeFact], bad: Sequence[BadObject], version: str
     ) -> None:
         """The nodes are these, and others only if a later read finds them; bad ones stay."""
-        await self._ledger.mirror.refresh()
-        rows = dict(self._ledger.mirror.nodes)
+        rows = await self._ledger.read_nodes()
         await self._check_age((row.rv for row in rows.values()), version, NODES)
         missing = {name: row.uid for name, row in rows.items() if not row.absent}
         turns = Turns()

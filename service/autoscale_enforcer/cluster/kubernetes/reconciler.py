@@ -32,6 +32,7 @@ from autoscale_enforcer.cluster.kubernetes.source import KubernetesSource
 from autoscale_enforcer.cluster.kubernetes.telling import Telling
 from autoscale_enforcer.cluster.kubernetes.turns import Turns
 from autoscale_enforcer.cluster.kubernetes.world import World
+from autoscale_enforcer.cluster.upkeep import recount
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ClusterUnavailable
 from autoscale_enforcer.ledger.calls import Leadership
@@ -123,6 +124,8 @@ class Reconciler(Telling):
             await self._follow(is_build=False)
             self.go_live(leader)
         await self._until(self.pump.drained())
+        # After what is mended: a pod's row that was false has left its node's sums false.
+        self.repaired += await recount(self._ledger, leader, context=self._mending)
         self._compared_at, self._compared_with = time.monotonic(), config
 
     def is_due(self) -> bool:
