@@ -29,7 +29,11 @@ class LiveConfig:
         try:
             config = parse_scheduler_config(text)
         except ConfigError as error:
-            self.problems, self.refused = error.problems, self.refused + 1
+            self.refuse(error.problems)
             return False
         self.current, self.version, self.problems = config, version, []
         return True
+
+    def refuse(self, problems: list[str]) -> None:
+        """One has come that is kept out, and why; what holds stays."""
+        self.problems, self.refused = problems, self.refused + 1

@@ -216,5 +216,5 @@ async def test_a_cluster_without_a_config_ends(
 ) -> None:
     api.store.remove("configmaps", f"kube-system/{config_map.NAME}")
 
-    with pytest.raises(ConfigError, match="has no key"):
+    with pytest.raises(ConfigError, match="has not come"):
         await opened({"cluster": "kubernetes"}, live)

@@ -107,15 +107,19 @@ async def test_config_is_found_under_either_key(api: FakeApi, watch: Watch, key:
     assert listed.query["fieldSelector"] == f"metadata.name={NAME}"
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["no ConfigMap", "no key"])
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [(False, f"ConfigMap {WHERE} has not come in 0.3 s"), (True, f"data: has no key {KEYS[0]}")],
+    ids=["no ConfigMap", "no key"],
+)
 async def test_a_first_config_that_does_not_come_is_a_clear_error(
-    api: FakeApi, watch: Watch, there: bool
+    api: FakeApi, watch: Watch, there: bool, words: str
 ) -> None:
     if there:
         put(api, None)
     first, live = await watch()
 
-    with pytest.raises(ConfigError, match=f"ConfigMap {WHERE} has no key {KEYS[0]} after 0.3 s"):
+    with pytest.raises(ConfigError, match=words):
         await first.first()
     assert live.version == ""
 
@@ -173,20 +177,25 @@ async def test_what_holds_stays_when_the_config_map_goes(api: FakeApi, watch: Wa
     assert version != later
 
 
+@pytest.mark.parametrize(
+    ("bad", "words"), [(BAD, "watermark"), (None, KEYS[0])], ids=["bad text", "no key"]
+)
 async def test_a_replica_that_starts_beside_a_bad_config_runs_on_the_last_good_one(
-    api: FakeApi, watch: Watch, ledger: Ledger
+    api: FakeApi, watch: Watch, ledger: Ledger, bad: str | None, words: str
 ) -> None:
+    """A ConfigMap that had lost its key told nobody, and no replica started beside it."""
     kept = put(api, good("2"))
     first, before = await watch()
     await first.first()
-    put(api, BAD)
+    put(api, bad)
     await is_refused(before, 1)
+    assert (system_cpu(before), words in before.problems[0]) == (2000, True)
 
     second, live = await watch()
     await second.first()
 
     assert (live.version, system_cpu(live)) == (kept, 2000)
-    assert "watermark" in live.problems[0]
+    assert words in live.problems[0]
     await is_at(live, put(api, good("4")))
     assert (system_cpu(live), live.problems) == (4000, [])
 

@@ -57,10 +57,10 @@ class ConfigMapWatch:
             async with asyncio.timeout(WAIT_FOR_FIRST):
                 await self._has_come.wait()
         except TimeoutError:
-            where = f"ConfigMap {NAMESPACE}/{NAME}"
-            raise ConfigError(
-                [f"config: {where} has no key {KEYS[0]} after {WAIT_FOR_FIRST:g} s"]
-            ) from None
+            if not self._live.problems:
+                where = f"ConfigMap {NAMESPACE}/{NAME}"
+                words = f"config: {where} has not come in {WAIT_FOR_FIRST:g} s"
+                raise ConfigError([words]) from None
         if not self._live.version:
             await self._take_last_good()
 
@@ -107,17 +107,21 @@ class ConfigMapWatch:
         data = found.data or {}
         content = next((data[key] for key in KEYS if key in data), None)
         version = (found.metadata.resource_version if found.metadata else None) or ""
-        if content is None or version == self._offered:
+        if version == self._offered:
             return
         self._offered = version
-        if self._live.offer(content.encode(), version=version):
+        if content is None:
+            # At the start the key may come a little later; that is waited for.
+            self._live.refuse([f"data: has no key {KEYS[0]}"])
+        else:
+            self._has_come.set()
+        if content is not None and self._live.offer(content.encode(), version=version):
             log.info("config: version %s holds", version)
             self._held = (version, content.encode())
             await self._try_to_keep()
         else:
             for problem in self._live.problems:
                 log.error("config: version %s is kept out: %s", version, problem)
-        self._has_come.set()
 
     async def _try_to_keep(self) -> None:
         try:
