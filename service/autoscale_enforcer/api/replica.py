@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from autoscale_enforcer.api.admin import Health, admin_app
@@ -39,6 +40,7 @@ from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.ledger import Ledger
+from autoscale_enforcer.watched_files import Watched
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +52,17 @@ that a replica is gone within 10 s whatever else is slow."""
 def ledger_settings(settings: Settings) -> LedgerSettings:
     """The part of the settings that the ledger needs."""
     redis, holds = settings.redis, settings.holds
-    password = read_secret(redis.password_file).reveal() if redis.password_file else None
     return LedgerSettings(
         connection=ConnectionSettings(
             url=redis.url,
             socket_timeout=redis.socket_timeout.total_seconds(),
             max_connections=redis.max_connections,
-            password=password,
+            password=_password_of(redis.password_file),
+            sentinel_user=redis.sentinel_user,
+            sentinel_password=_password_of(redis.sentinel_password_file),
+            ca_file=redis.ca_file,
+            cert_file=redis.cert_file,
+            key_file=redis.key_file,
         ),
         waiting=Waiting(
             durability=Durability(redis.durability),
@@ -69,6 +75,13 @@ def ledger_settings(settings: Settings) -> LedgerSettings:
         call_budget=redis.call_budget,
         settle_after=holds.settle_after,
     )
+
+
+def _password_of(file: Path | None) -> Callable[[], str] | None:
+    if file is None:
+        return None
+    watched = Watched(lambda: read_secret(file), file)
+    return lambda: watched.current().reveal()
 
 
 async def run_replica(

@@ -25,7 +25,18 @@ class RedisSettings:
     cluster_name: str = "default"
     """Of the Kubernetes cluster; part of every key, so that several can share one Redis."""
     password_file: Path | None = None
-    """Holds the password, so that it appears in no process list; wins over one in the URL."""
+    """Holds the password, so that it appears in no process list; wins over one in the URL. Each of
+    these files is read anew when it has changed; new connections use what it holds then."""
+    sentinel_user: str = ""
+    """Of the Sentinels, which have users of their own; the URL's user is the one of Redis."""
+    sentinel_password_file: Path | None = None
+    """Holds the Sentinels' password."""
+    ca_file: Path | None = None
+    """Whose certificates are believed with a `rediss` URL; else those that the system believes."""
+    cert_file: Path | None = None
+    """Shown to Redis and Sentinels, where they ask for a client's certificate."""
+    key_file: Path | None = None
+    """Of `cert_file`."""
     socket_timeout: timedelta = timedelta(seconds=0.5)
     """For one answer. A healthy primary needs microseconds; longer means that it is gone."""
     call_budget: timedelta = timedelta(seconds=2)
@@ -62,6 +73,15 @@ class RedisSettings:
         if self.max_connections < 1:
             yield "redis.max_connections: must be at least 1"
         yield from self._problems_of_waiting()
+        yield from self._problems_of_tls()
+
+    def _problems_of_tls(self) -> Iterator[str]:
+        if not self.url.startswith("rediss"):
+            for name in ("ca_file", "cert_file", "key_file"):
+                if getattr(self, name):
+                    yield f"redis.{name}: needs a URL with TLS, such as rediss://"
+        elif bool(self.cert_file) != bool(self.key_file):
+            yield "redis.cert_file: goes with redis.key_file"
 
     def _problems_of_waiting(self) -> Iterator[str]:
         if self.durability not in DURABILITIES:

@@ -95,6 +95,7 @@ BOUND_BY_OTHERS = {
 }
 FILE_FLAGS = ("AE_TLS_CERT_FILE", "AE_TLS_KEY_FILE", "AE_CLIENT_CA_FILE")
 TLS = {"AE_TLS_PORTS": "extender,agent", "AE_EXTENDER_CLIENT_NAMES": "x"}
+TO_REDIS = ("--redis-ca-file", "--redis-cert-file", "--redis-key-file")
 COMPANIONS = {"AE_AGENT_AUDIENCE": {"AE_AGENT_ACCOUNTS": "a/b"}}
 
 
@@ -108,6 +109,9 @@ def test_each_option_also_comes_from_its_variable(flag: Flag, tmp_path: Path) ->
     others: dict[str, str] = COMPANIONS.get(variable, {})
     if flag.setting.partition(".")[0] in ("tls", "access"):
         others = dict.fromkeys(FILE_FLAGS, str(file)) | TLS | others
+    if flag.option in TO_REDIS:
+        files = dict.fromkeys(("AE_REDIS_CERT_FILE", "AE_REDIS_KEY_FILE"), str(file))
+        others = files | {"AE_REDIS_URL": "rediss://h"}
 
     settings = parsed(**(others | {variable: text}))
 

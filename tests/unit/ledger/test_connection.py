@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
+import redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.backoff import NoBackoff
 
 from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
+from autoscale_enforcer.ledger.client import Password, VerifiedConnection
 from autoscale_enforcer.ledger.connection import ConnectionSettings, Connector, connector
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from tests.conftest import StartServer
 from tests.support.books import SETTINGS
-from tests.support.servers import Server
+from tests.support.servers import Server, free_port
 
 CLUSTER_INFO = "return redis.call('CLUSTER', 'INFO')"
 SLOT_KEY = "ae:{t}:nodes"
@@ -57,7 +60,6 @@ def options(client: Redis) -> dict[str, Any]:
     [
         ("redis://h:7000/3", {"host": "h", "port": 7000, "db": 3}),
         ("redis://h", {"host": "h", "db": 0}),
-        ("redis://u:s%40@h", {"host": "h", "username": "u", "password": "s@"}),
         ("unix:///run/s?db=2", {"path": "/run/s", "db": 2}),
         ("rediss://h:7000", {"host": "h", "port": 7000}),
     ],
@@ -76,9 +78,10 @@ async def test_rediss_url_means_tls_that_verifies(first_client: FirstClient) -> 
 
     connection = client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
 
-    assert isinstance(connection, SSLConnection)
-    assert connection.cert_reqs.name == "CERT_REQUIRED"
-    assert connection.check_hostname
+    assert isinstance(connection, VerifiedConnection)
+    context = connection._connection_arguments()["ssl"]
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,8 @@ async def test_rediss_url_means_tls_that_verifies(first_client: FirstClient) -> 
         ("redis://[::1", "IPv6"),
         ("redis://h:port", "port"),
         ("redis://h?db=x", "db"),
-        ("redis://h?no_such_option=1", "no_such_option"),
+        ("redis://h?no_such_option=1", "no_such_option cannot be set in the URL"),
+        ("rediss://h?ssl_cert_reqs=none", "ssl_cert_reqs cannot be set in the URL"),
         ("redis+sentinel://h", "NAME"),
         ("redis+sentinel://h/primary/x", "NAME"),
         ("redis+sentinel://h:x/primary", "'h:x' is no host"),
@@ -105,14 +109,42 @@ def test_url_that_cannot_be_used_is_refused_with_the_reason(url: str, problem: s
         connector(ConnectionSettings(url=url), slot_key=SLOT_KEY)
 
 
-async def test_password_of_the_settings_is_used_where_the_url_has_none(
-    first_client: FirstClient,
+@pytest.mark.parametrize(
+    ("url", "password", "expected"),
+    [
+        ("redis://u:s%40@h", None, ("u", "s@")),
+        ("redis://:s@h", None, ("s",)),
+        ("redis://h", lambda: "settings", ("settings",)),
+        ("redis://u@h", lambda: "settings", ("u", "settings")),
+        ("redis://:url@h", lambda: "settings", ("settings",)),
+    ],
+)
+async def test_password_comes_from_the_settings_or_else_from_the_url(
+    url: str, password: Password | None, expected: tuple[str, ...], first_client: FirstClient
 ) -> None:
-    alone = await first_client("redis://h", password="settings")
-    both = await first_client("redis://:url@h", password="settings")
+    client = await first_client(url, password=password)
 
-    assert options(alone)["password"] == "settings"
-    assert options(both)["password"] == "url"
+    assert options(client)["credential_provider"].get_credentials() == expected
+
+
+async def test_password_is_asked_for_with_each_new_connection(start_server: StartServer) -> None:
+    server, password = start_server("valkey"), ["old"]
+    with server.client() as client:
+        client.config_set("requirepass", "old")
+    connection = ConnectionSettings(url=server.url, password=lambda: password[0])
+    ledger = Ledger.open(replace(SETTINGS, connection=connection))
+    await ledger.note_binding(BOUND, node=N1)
+    path = str(server.socket)
+    with redis.Redis(unix_socket_path=path, password="old", protocol=2) as client:
+        client.config_set("requirepass", "new")
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    with pytest.raises(LedgerUnavailable):
+        await ledger.note_binding(BOUND, node=N2)
+
+    password[0] = "new"
+
+    assert await ledger.note_binding(BOUND, node=N2) == N1
+    await ledger.close()
 
 
 # The client
@@ -167,6 +199,12 @@ def sentinel() -> Iterator[SentinelServer]:
         yield sentinel
 
 
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; pytest's time limit ends the wait."""
+    while not condition():
+        time.sleep(0.01)
+
+
 def sentinel_url(sentinel: Server) -> str:
     return f"redis+sentinel://127.0.0.1:1,127.0.0.1:{sentinel.port}/main/3"
 
@@ -183,6 +221,48 @@ async def test_sentinel_names_the_primary(
     assert (options(client)["port"], options(client)["db"]) == (primary.port, 3)
 
 
+async def test_sentinel_that_was_cut_off_is_not_believed(
+    start_server: StartServer, first_client: FirstClient
+) -> None:
+    """The first that answered counted; one that had missed a failover named the old primary."""
+    old, new = (start_server("valkey", tcp=True) for _ in range(2))
+    with SentinelServer(tcp=True) as stale, SentinelServer(tcp=True) as fresh:
+        stale.watch(old)
+        fresh.watch(new)
+        with fresh.client() as client:  # a config epoch comes from a failover or from a peer
+            client.publish(
+                "__sentinel__:hello",
+                f"127.0.0.1,{free_port()},{'a' * 40},7,main,127.0.0.1,{new.port},7",
+            )
+            until(lambda: int(client.sentinel_master("main")["config-epoch"]) == 7)
+        url = f"redis+sentinel://127.0.0.1:{stale.port},127.0.0.1:{fresh.port}/main"
+
+        client_of_new = await first_client(url)
+
+    assert options(client_of_new)["port"] == new.port
+
+
+async def test_sentinels_are_asked_with_their_own_password(
+    sentinel: SentinelServer, start_server: StartServer, first_client: FirstClient
+) -> None:
+    primary = start_server("valkey", tcp=True)
+    with primary.client() as client:
+        client.config_set("requirepass", "of-redis")
+    sentinel.watch(primary)
+    with sentinel.client() as client:
+        client.execute_command("ACL", "SETUSER", "us", "on", ">of-sentinel", "+sentinel|master")
+        client.execute_command("ACL", "SETUSER", "default", "-@all", "+acl")
+
+    found = await first_client(
+        sentinel_url(sentinel),
+        password=lambda: "of-redis",
+        sentinel_user="us",
+        sentinel_password=lambda: "of-sentinel",
+    )
+
+    assert await found.ping()
+
+
 async def test_sentinel_url_carries_credentials_for_redis(
     sentinel: SentinelServer, start_server: StartServer, first_client: FirstClient
 ) -> None:
@@ -192,7 +272,7 @@ async def test_sentinel_url_carries_credentials_for_redis(
     sentinel.watch(primary)
     url = sentinel_url(sentinel).replace("127", ":secret@127", 1)
 
-    client = await first_client(url, password="ignored")
+    client = await first_client(url)
 
     assert await client.ping()
 
