@@ -188,6 +188,11 @@ class Recorder:
         """A fact that the service will hear of; `done` when something shows that it has."""
         return self.invoke(op, client=CLUSTER, **fields)
 
+    def write(self, operation: Operation) -> None:
+        """One that has ended, as it is: for histories that were not lived through."""
+        self._file.write(self._encoder.encode(operation) + b"\n")
+        self.written += 1
+
     def close(self) -> None:
         """Write what is still going on as never answered, and everything to the disk."""
         if self._file.closed:
@@ -201,8 +206,7 @@ class Recorder:
             return
         if operation.outcome is not Outcome.UNKNOWN:
             operation.answered = self._clock()
-        self._file.write(self._encoder.encode(operation) + b"\n")
-        self.written += 1
+        self.write(operation)
 
 
 CLUSTER = -1

@@ -61,6 +61,7 @@ async def run(
                 most=(MOST.cpu, MOST.mem),
             )
             actors.append(Client(number, seed, targets, http, recorder, uid, node))
+        await actors[0].read()  # where nothing waits for VMs, all is judged from here on
         async with asyncio.TaskGroup() as group:
             for actor in actors:
                 group.create_task(actor.run(until))
