@@ -28,7 +28,7 @@ ENUMS: dict[type[StrEnum], set[str]] = {
     Recount: {"recount_node"},
     Keep: {"claim_ledger", "put_config", "trim_changes"},
     Lead: {
-        *("take_lease", "drop_lease", "begin_build", "load_row", "publish_build"),
+        *("take_lease", "drop_lease", "lose_books", "begin_build", "load_row", "publish_build"),
         *("settle_ledger", "note_compared"),
     },
     Order: {"freeze_grants", "thaw_grants"},

@@ -83,6 +83,8 @@ class Judge:
         want = _whole_answer(step, should, self.before, after)
         if step.script in TELL_FREEZE and want[1:]:
             want[1] = near(want[1], is_[-1], self.slack_ms)
+        if want[0] == "LOST":
+            want[1] = int(near(want[1], is_[1], self.slack_ms))
         if step.script == "read_compare":
             want[1] = near(want[1], is_[1], self.slack_ms * 1000)
         if is_ != want and should.answer != [REFUSED]:

@@ -22,6 +22,8 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "delete_node: doubled: redis.call('ZADD', keys.gone, now_ms, uid)",
         "drop_lease: doubled: redis.call('DEL', keys.lease)",
         "freeze_grants: doubled: redis.call('HSET', keys.freezes, node, table.concat({now_ms,",
+        "lose_books: doubled: redis.call('HSET', keys.meta, 'lost_ms', lost_ms)",
+        "lose_books: doubled: redis.call('HDEL', keys.meta, 'epoch')",
         "load_row: doubled: redis.call('HSET', facts, id, blob)",
         "load_row: doubled: redis.call('ZADD', changes, version, id)",
         "load_row: doubled: redis.call('HSET', meta, 'version', version)",

@@ -209,14 +209,24 @@ def _loss(rng: Random, story: Story) -> Iterator[Step]:
     """The books, or a row of them, are lost; somebody looks, somebody acts, they are built anew."""
     if rarely(rng, 3):
         yield Step("promotion")
-    what = "row_loss" if story.books.pods and rng.randrange(2) else "loss"
-    yield Step(what)
+    if rng.randrange(2):
+        yield _lose(rng, story)
+    else:
+        yield Step("row_loss" if story.books.pods and rng.randrange(2) else "loss")
     yield check_ledger(story)
     yield check_ledger(story)
     kind = rng.choice(["reserve", "release", "confirm", "request", "settle"])
     yield from next_steps(kind, rng, story)
     yield from _read_changes(rng, story)
+    for _ in range(2):
+        yield _lose(rng, story)
     yield from rebuild(rng, story)
+
+
+def _lose(rng: Random, story: Story) -> Step:
+    """A leader gives the books up, or somebody who thinks that it leads."""
+    token = story.world.lease[1] if story.world.lease and not rarely(rng, 4) else "stale"
+    return Step("lose_books", {"token": token, "most": MOST, "context": b"why"})
 
 
 def _read_pod(rng: Random, story: Story) -> Iterator[Step]:

@@ -35,8 +35,8 @@ def entries(step: Step, was: Found | None, should: Expected, *, epoch: str) -> I
     elif step.script == "note_loss":
         yield _of_books("dropped", str(step.given["told"]), live.meta["epoch"] if live else "")
     elif live is None:
-        if word == "UNBUILT" and epoch:
-            yield _of_books("lost", epoch, "")
+        if word in ("UNBUILT", "LOST") and epoch:
+            yield _of_books("lost", epoch, "", step.given.get("context", b""))
     elif whole := _of_one_step(step, str(word), live):
         yield whole
     elif was and was.meta["epoch"] != live.meta["epoch"]:
@@ -62,8 +62,8 @@ def _of_one_step(step: Step, word: str, live: Found) -> Entry | None:
     return None
 
 
-def _of_books(what: str, before: str, after: str) -> Entry:
-    return what, "-", "-", "-", before, after, (), b""
+def _of_books(what: str, before: str, after: str, context: object = b"") -> Entry:
+    return what, "-", "-", "-", before, after, (), context
 
 
 def _of_order(step: Step, word: object) -> Iterator[Entry]:

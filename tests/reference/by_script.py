@@ -56,6 +56,11 @@ def _drop_lease(world: World, a: Arguments, _: int) -> Answer:
     return [world.drop_lease(_token(a))]
 
 
+def _lose_books(world: World, a: Arguments, now: int) -> Answer:
+    word = world.lose_books(_token(a), now=now)
+    return [word, world.lost_ms] if word is Lead.LOST else [word]
+
+
 def _begin_build(world: World, a: Arguments, _: int) -> Answer:
     return [world.begin_build(token=_token(a), epoch=str(a["epoch"]))]
 
@@ -238,6 +243,7 @@ OF_WORLD: dict[str, Callable[[World, Arguments, int], Answer]] = {
     "check_ledger": _check_ledger,
     "take_lease": _take_lease,
     "drop_lease": _drop_lease,
+    "lose_books": _lose_books,
     "begin_build": _begin_build,
     "load_row": _load_row,
     "publish_build": _publish_build,

@@ -24,6 +24,8 @@ class World:
     building: Books | None = None
     lease: tuple[str, str] | None = None
     """Holder and token."""
+    lost_ms: int = 0
+    """When the leader found that there are no books; 0: there are, or it has not looked."""
     is_promoted: bool = False
     """Another server answers than the books were last seen on."""
     owner: str = ""
@@ -50,6 +52,7 @@ class World:
                 self.live.drifted = min(self.live.nodes)
             case "loss":
                 self.live = self.building = self.lease = self.config = None
+                self.lost_ms = 0
                 self.owner, self.bindings, self.freezes, self.compare = "", {}, {}, {}
 
     def look(self, *, new_epoch: str) -> str:
@@ -85,6 +88,14 @@ class World:
 
     # Building
 
+    def lose_books(self, token: str, *, now: int) -> Lead:
+        """There are no books any more."""
+        if not self.leads(token):
+            return Lead.FENCED
+        self.lost_ms = self.lost_ms or now // 1000
+        self.live = None
+        return Lead.LOST
+
     def begin_build(self, *, token: str, epoch: str) -> Lead:
         """Books beside the books, empty."""
         if not self.leads(token):
@@ -115,6 +126,7 @@ class World:
         if not self.leads(token) or self.building is None or self.building.token != token:
             return Lead.FENCED
         self.live, self.building, self.is_promoted = self.building, None, False
+        self.lost_ms = 0
         self.live.is_suspect = is_suspect
         self.live.settle_ms = now // 1000 + settle_after_ms
         return Lead.PUBLISHED

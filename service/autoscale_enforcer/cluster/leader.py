@@ -57,7 +57,6 @@ class Leader:
         self._settings, self._clock = settings, clock
         self._token = ""
         self._has_caught_up = False
-        self._had_books = False
         self._is_blind = True
         self._went_back = False
         self._next_sweep = self._renewed_at = 0.0
@@ -114,7 +113,6 @@ class Leader:
             await self._upkeep.reach()
             self._is_blind = False
         guard = await self._ledger.look()
-        self._had_books |= guard.state != "UNBUILT"
         # Kept from here on, or a turn that fails below would lock its own successor out.
         self._token = self._token or secrets.token_hex(8)
         await self._renew()
@@ -128,7 +126,7 @@ class Leader:
             await self._while_leading(self._compare(leader, guard))
         else:
             self._upkeep.check()
-        self._has_caught_up = self._had_books = True
+        self._has_caught_up = True
         if wanted.is_open:
             await self._tell_compared(leader, wanted, self._mended() - mended)
         if self._clock() >= self._next_sweep:
@@ -171,8 +169,13 @@ class Leader:
         self._renewed_at = asked_at
 
     async def _build(self, leader: Leadership) -> None:
-        if self._had_books:  # a Binding of the lost books may still be on its way
-            await asyncio.sleep(self._settings.bind_budget.total_seconds())
+        why = "the cluster went back" if self._went_back else "no books are there"
+        lost_for = await self._ledger.lose_books(leader, why=why)
+        if lost_for is None:
+            raise LostLead
+        # A Binding of the lost books may be on its way, whichever replica sent it or leads by now.
+        wait = self._settings.bind_budget - lost_for
+        await asyncio.sleep(max(0.0, wait.total_seconds()))
         building = await self._ledger.begin_build(leader)
         if building is None:
             raise LostLead

@@ -224,8 +224,8 @@ class KubernetesSettings:
     reads_per_second: int = 50
     """Reads of single objects at most, so that no storm of ours becomes the API server's."""
     bind_budget: timedelta = timedelta(seconds=5)
-    """How long a Binding may be on its way, which is what kube-scheduler gives a bind; after a loss
-    of the ledger the cluster is not believed before."""
+    """How long a Binding may be on its way, which is what kube-scheduler gives a bind; before
+    that much time has passed since a loss of the ledger was noticed the cluster is not believed."""
     compare_every: timedelta = timedelta(minutes=5)
     """Between full compares of the ledger with the cluster."""
     pod_name: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import timedelta
 
-from autoscale_enforcer.ledger.calls import Calls, Leadership
+from autoscale_enforcer.ledger.calls import Calls, Leadership, pack
 from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.outcomes import Keep, Lead
 from autoscale_enforcer.ledger.told import Loss, Told
@@ -31,6 +31,22 @@ class Leading(Calls):
         """Stop leading, so that another may lead at once. Safe to repeat."""
         word, *_ = await self._run_unguarded("drop_lease", token=token)
         return Lead(word)
+
+    async def lose_books(self, leader: Leadership, *, why: str) -> timedelta | None:
+        """Have no replica believe the books any more; for how long they are lost, None if fenced.
+
+        Counted by Redis from whoever noticed first, until the next books are there; books that are
+        lost already stay so. Safe to repeat.
+        """
+        word, *rest = await self._run_unguarded(
+            "lose_books",
+            token=leader.token,
+            most=self.settings.journal_length,
+            context=pack({"why": why}),
+        )
+        if Lead(word) is Lead.FENCED:
+            return None
+        return timedelta(microseconds=max(0, self.pipeline.redis_us() - rest[0] * 1000))
 
     async def begin_build(self, leader: Leadership) -> Leadership | None:
         """Empty the keys beside the books; the leadership to load facts with, None if fenced."""

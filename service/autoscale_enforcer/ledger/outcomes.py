@@ -125,7 +125,7 @@ class Recount(StrEnum):
 
 
 class Lead(StrEnum):
-    """Answers of the lease, build, settle and compare scripts."""
+    """Answers of the lease, loss, build, settle and compare scripts."""
 
     LEADER = "LEADER"
     """This replica leads."""
@@ -135,6 +135,8 @@ class Lead(StrEnum):
     """This replica leads no more."""
     BUILDING = "BUILDING"
     """The keys beside the books are empty and ready for facts."""
+    LOST = "LOST"
+    """There are no books, now or already."""
     LOADED = "LOADED"
     """An exported row is beside the books."""
     PUBLISHED = "PUBLISHED"

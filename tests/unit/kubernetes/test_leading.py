@@ -125,12 +125,67 @@ async def test_a_lost_ledger_is_built_anew_after_the_bind_budget(
     assert await live.verify() == []
 
 
-async def test_a_first_build_does_not_wait(start_live: StartLive) -> None:
+async def test_a_replica_that_starts_after_a_loss_waits_too(start_live: StartLive) -> None:
+    """It had led no lost books and believed the list at once; that an empty Redis was never
+    anything else, nobody can tell."""
     live = await start_live(bind_budget=timedelta(hours=1))
 
-    await live.lead()
+    building = asyncio.ensure_future(live.lead())
 
-    assert await state(live) == "SETTLED"
+    await live.until(lambda: live.front.raw.hexists(KEYS.key("meta"), "lost_ms"), True)
+    assert await state(live) == "UNBUILT"
+    assert len(live.api.requests("list", "pods")) == 0
+    building.cancel()
+    await asyncio.gather(building, return_exceptions=True)
+
+
+async def test_the_wait_is_counted_from_the_loss_whoever_leads(
+    start_live: StartLive, api: FakeApi
+) -> None:
+    """Each new leader waited for a whole budget, or for none."""
+    hour = timedelta(hours=1)
+    first = await start_live(bind_budget=hour)
+    building = asyncio.ensure_future(first.lead())
+    await first.until(lambda: first.front.raw.hexists(KEYS.key("meta"), "lost_ms"), True)
+    building.cancel()
+    await asyncio.gather(building, return_exceptions=True)
+    await first.leader.resign()
+    long_ago = await first.front.ledger.stamp() // 1000 - hour // timedelta(milliseconds=1)
+    await first.front.raw.hset(KEYS.key("meta"), "lost_ms", str(long_ago))
+    other = await start_live(name="r2", bind_budget=hour)
+
+    await other.lead()
+
+    assert await state(other) == "SETTLED"
+    assert not await other.front.raw.hexists(KEYS.key("meta"), "lost_ms")
+
+
+async def test_nobody_decides_on_books_that_are_newer_than_the_cluster(
+    live: Live, start_live: StartLive, api: FakeApi
+) -> None:
+    """Other replicas went on with the old books until the new ones were published, and what they
+    held then was lost with a Binding on its way."""
+    other = await start_live(name="r2")
+    budget = timedelta(milliseconds=300)
+    live.leader._settings = replace(live.leader._settings, bind_budget=budget)
+    live.leader._went_back = True  # as a compare finds out
+    building = asyncio.ensure_future(live.lead())
+    await live.until(lambda: live.front.raw.hexists(KEYS.key("meta"), "lost_ms"), True)
+    began = asyncio.get_running_loop().time()
+
+    refused = await other.front.reserve(pod("new", uid="u2", namespace="default"))
+    bound = await other.front.bind(pod("new", uid="u2", namespace="default"))
+    # One that was on its way when the books were given up.
+    api.store.create("pods", pod("late", node="n1", uid="u1", cpu="2"))
+    await building
+
+    assert (refused, bound) == (("Error", ["the ledger is not built"]), "the ledger is not built")
+    assert asyncio.get_running_loop().time() - began > budget.total_seconds() / 2
+    assert await live.where("u1") == "bound n1"
+    assert ("lost", "-") in [
+        (what, uid) for what, uid, why in await live.journal() if b"back" in why
+    ]
+    assert await live.verify() == []
 
 
 async def test_one_that_saw_the_books_waits_before_it_builds_them(
