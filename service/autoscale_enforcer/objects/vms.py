@@ -63,8 +63,9 @@ def is_vm_group(api_version: str | None) -> bool:
 def read_vm(pod: PodObject, name: str, vm: VmObject | None) -> VmFact:
     """The VM of a pod for which `vm_owner` gave the name; `vm` is its object, where known.
 
-    The pod's annotation counts; without one (NeonVM before v0.27) the VM object does, with its
-    label for autoscaling. The overcommit factors are the pod's, else the VM's. Raises ObjectError
+    The pod's annotations count; without that of its resources (NeonVM before v0.27) the VM object
+    does, with its label for autoscaling and its overcommit. Of a pod that has it the object is never
+    asked, so that whoever sees the pod alone, in a filter, knows the same of it. Raises ObjectError
     whose words name what is missing or broken.
     """
     pod_metadata = pod.metadata or Metadata()
@@ -73,10 +74,10 @@ def read_vm(pod: PodObject, name: str, vm: VmObject | None) -> VmFact:
     labels = (vm_metadata if text is None else pod_metadata).labels or {}
     autoscaling = labels.get(AUTOSCALING_LABEL) == "true"
     factors = _annotation(pod_metadata, OVERCOMMIT, _factors)
-    vm_factors = _annotation(vm_metadata, OVERCOMMIT, _factors) if factors is None else None
+    if factors is None and text is None:
+        factors = _annotation(vm_metadata, OVERCOMMIT, _factors)
     approved = _annotation(pod_metadata, APPROVED, _approved) if autoscaling else None
     plugged = _annotation(pod_metadata, RESOURCES, _from_text) or _from_object(name, vm)
-    from_vm = text is None or vm_factors is not None
     return VmFact(
         name=name,
         autoscaling=autoscaling,
@@ -85,9 +86,9 @@ def read_vm(pod: PodObject, name: str, vm: VmObject | None) -> VmFact:
         maximum=plugged.maximum,
         slot_bytes=plugged.slot_bytes,
         approved=approved or NOTHING,
-        overcommit=factors or vm_factors or NO_OVERCOMMIT,
+        overcommit=factors or NO_OVERCOMMIT,
         from_vm_object=text is None,
-        vm_resource_version=_version(name, vm_metadata) if from_vm else "",
+        vm_resource_version=_version(name, vm_metadata) if text is None else "",
     )
 
 

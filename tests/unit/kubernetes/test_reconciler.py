@@ -49,6 +49,30 @@ async def state(live: Live) -> str:
 # Nodes
 
 
+async def test_filter_bind_and_fact_see_one_and_the_same_overcommit(
+    live: Live, api: FakeApi
+) -> None:
+    """A factor on the VM object alone counted in the leader's fact and not in a bind."""
+    machine = virtual_machine("a")
+    machine["metadata"]["annotations"] = {"vm.neon.tech/overcommit": '{"cpu": 2}'}
+    api.store.create("virtualmachines", machine)
+    made = pod("a", uid="u-a", namespace="default", **runs_vm(use="2", vm="a"))
+    api.store.create("pods", made)
+
+    await live.front.filter(made)
+    assert await live.front.bind(made) == ""
+    at_bind = await live.reserved()
+    api.store.update("pods", "default/a", phase("Running"))
+    version = api.store.get("pods", "default/a")["metadata"]["resourceVersion"]
+
+    async def booked_version() -> str:
+        row = await live.front.row("u-a")
+        return row.rv if row else ""
+
+    await live.until(booked_version, version)
+    assert at_bind == await live.reserved() == (2000, 1024)
+
+
 async def test_node_changes_reach_the_ledger(live: Live, api: FakeApi) -> None:
     async def read() -> tuple[Resources, bool]:
         await live.front.ledger.mirror.refresh()

@@ -107,13 +107,14 @@ def test_autoscaling_is_on_only_where_the_label_says_true(value: str) -> None:
         ({"cpu": "1500m", "memory": "1"}, None, Overcommit(1500, 1000)),
         ({"cpu": 1.25}, {"memory": 2}, Overcommit(1250, 1000)),
         ({}, {"cpu": 2}, NO_OVERCOMMIT),
-        (None, {"cpu": 2, "memory": 0.5}, Overcommit(2000, 500)),
+        (None, {"cpu": 2, "memory": 0.5}, NO_OVERCOMMIT),
         (None, None, NO_OVERCOMMIT),
     ],
 )
-def test_overcommit_is_the_pods_else_the_vms(
+def test_overcommit_of_a_pod_with_its_resources_is_the_pods(
     on_pod: object, on_vm: object, expected: Overcommit
 ) -> None:
+    """The VM's counted too, for the leader only: a bind went by what the pod says."""
     annotations = {RESOURCES: VM_RESOURCES} | ({} if on_pod is None else {OVERCOMMIT: on_pod})
     of_vm = {} if on_vm is None else {OVERCOMMIT: json.dumps(on_vm)}
 
@@ -121,8 +122,24 @@ def test_overcommit_is_the_pods_else_the_vms(
 
     assert fact is not None
     assert fact.overcommit == expected
-    consulted = on_pod is None and on_vm is not None
-    assert fact.vm_resource_version == ("99" if consulted else "")
+    assert fact.vm_resource_version == ""
+
+
+@pytest.mark.parametrize(
+    ("on_pod", "expected"),
+    [(None, Overcommit(2000, 500)), ({"cpu": 4}, Overcommit(4000, 1000))],
+)
+def test_overcommit_of_a_pod_without_its_resources_is_the_pods_else_the_vms(
+    on_pod: object, expected: Overcommit
+) -> None:
+    annotations = {} if on_pod is None else {OVERCOMMIT: on_pod}
+    of_vm = {OVERCOMMIT: json.dumps({"cpu": 2, "memory": 0.5})}
+
+    fact = read_pod(pod(metadata=vm_metadata(annotations)), vm(annotations=of_vm)).vm
+
+    assert fact is not None
+    assert fact.overcommit == expected
+    assert fact.vm_resource_version == "99"
 
 
 @pytest.mark.parametrize(
