@@ -119,10 +119,13 @@ async def test_get_believes_no_404_but_the_api_servers_own(
         await client.get(paths.pod_path(POD), PodObject)
 
 
-async def test_get_of_an_object_without_metadata_is_refused(api: FakeApi, client: KubeApi) -> None:
-    api.next("get", "pods", Foreign(200, "{}"))
+@pytest.mark.parametrize("body", ["<html>welcome</html>", "{}", '{"metadata":{"name":7}}'])
+async def test_get_that_is_answered_with_no_object_makes_the_cluster_unavailable(
+    api: FakeApi, client: KubeApi, body: str
+) -> None:
+    api.next("get", "pods", Foreign(200, body))
 
-    with pytest.raises(ObjectError, match="metadata"):
+    with pytest.raises(ClusterUnavailable, match="get pods: the answer is no object"):
         await client.get(paths.pod_path(POD), BareObject)
 
 

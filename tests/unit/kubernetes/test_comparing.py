@@ -280,6 +280,19 @@ async def test_compare_believes_no_404_of_a_proxy(live: Live, api: FakeApi) -> N
     assert live.reconciler.repaired == 0
 
 
+async def test_compare_asks_again_where_the_answer_was_no_object(live: Live, api: FakeApi) -> None:
+    """A page counted as a node that cannot be read: the one that had left stayed for minutes."""
+    api.store.create("nodes", node("n2"))
+    await live.until(lambda: live.front.raw.hlen(KEYS.key("nodes")), 2)
+    await live.leader._upkeep.stop()
+    api.store.remove("nodes", "n2")
+    api.next("get", "nodes", Foreign(200))
+
+    await live.compare()
+
+    assert await live.front.raw.hkeys(KEYS.key("nodes")) == [b"n1"]
+
+
 async def test_compare_notices_a_cluster_that_went_back_and_builds_anew(
     live: Live, api: FakeApi
 ) -> None:

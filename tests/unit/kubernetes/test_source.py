@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.cluster_double import runs_vm
-from tests.support.fake_api.faults import DoneButUnanswered, Foreign, Lines, Refuse
+from tests.support.fake_api.faults import DoneButUnanswered, Lines, Refuse
 from tests.support.fake_api.samples import Json, node, pod, virtual_machine
 from tests.support.fake_api.server import FakeApi
 from tests.support.live import CLUSTER_UID, at, cluster, metadata, phase
@@ -309,7 +309,7 @@ async def test_a_vm_object_that_cannot_be_read_is_the_pods_problem(
     """Its pod could not be read at all: a hold of it could never be settled."""
     owned = runs_vm(vm="vm-a", annotations={})
     api.store.create("pods", pod("web", node="n1", uid="u1", **owned))
-    api.always("get", "virtualmachines", Foreign(200, '{"metadata":7}'))
+    api.store.create("virtualmachines", {"metadata": {"name": "vm-a"}, "spec": 7})
 
     fact = await fact_of(source)
 

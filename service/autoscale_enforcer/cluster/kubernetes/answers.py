@@ -147,6 +147,23 @@ class _AnyMetadata(KubeStruct):
     metadata: Any = None
 
 
+def read_object(asked: str, body: bytes, kind: type[K]) -> K:
+    """The object; raises ObjectError where it cannot be read, ClusterUnavailable where it is none.
+
+    None is what has no metadata, such as a proxy's page: it tells nothing of the object, not even
+    that it is there.
+    """
+    try:
+        found = decode(body, kind)
+    except ObjectError as error:
+        if bad_object(body, error).uid:
+            raise
+        raise ClusterUnavailable(f"{asked}: the answer is no object: {error}") from error
+    if found.metadata is None:
+        raise ClusterUnavailable(f"{asked}: the answer is no object: it has no metadata")
+    return found
+
+
 def read_list(asked: str, body: bytes) -> ListBody:
     """The list, its objects not yet decoded; raises ClusterUnavailable where it is none."""
     try:
@@ -199,7 +216,9 @@ def decode_or_nothing(source: msgspec.Raw) -> BareObject:
         return BareObject()
 
 
-def bad_object(source: msgspec.Raw, error: ObjectError, action: Action | None = None) -> BadObject:
+def bad_object(
+    source: msgspec.Raw | bytes, error: ObjectError, action: Action | None = None
+) -> BadObject:
     """What can still be told of an object that cannot be decoded."""
     try:
         metadata = decode(source, _AnyMetadata).metadata

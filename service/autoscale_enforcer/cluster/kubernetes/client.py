@@ -22,6 +22,7 @@ from autoscale_enforcer.cluster.kubernetes.answers import (
     read_event,
     read_items,
     read_list,
+    read_object,
 )
 from autoscale_enforcer.cluster.kubernetes.budget import ReadBudget
 from autoscale_enforcer.cluster.kubernetes.failures import Expired, read_status, refusal
@@ -34,8 +35,7 @@ from autoscale_enforcer.cluster.kubernetes.transport import (
     Transport,
     our_errors,
 )
-from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
-from autoscale_enforcer.objects.decode import decode
+from autoscale_enforcer.errors import ClusterUnavailable
 
 PAGE_SIZE = 500
 """client-go's own."""
@@ -75,10 +75,7 @@ class KubeApi:
         answer = await self._transport.call(asked, request, within=self.settings.request)
         if answer.status == 404 and read_status(answer.body).reason == "NotFound":
             return None
-        found = decode(_good(asked, answer), kind)
-        if found.metadata is None:
-            raise ObjectError("metadata", "missing")
-        return found
+        return read_object(asked, _good(asked, answer), kind)
 
     async def list_pages(
         self, path: str, kind: type[K], *, limit: int = PAGE_SIZE, metered: bool = True
