@@ -29,14 +29,14 @@ ENUMS: dict[type[StrEnum], set[str]] = {
     Keep: {"claim_ledger", "put_config", "trim_changes"},
     Lead: {
         *("take_lease", "drop_lease", "lose_books", "begin_build", "load_row", "publish_build"),
-        *("settle_ledger", "note_compared"),
+        *("settle_ledger", "note_compared", "migrate_ledger"),
     },
     Order: {"freeze_grants", "thaw_grants"},
 }
 
 READS = {
     "ask_compare": {"ASKED"},
-    "check_ledger": {"SETTLED", "SUSPECT", "UNBUILT"},
+    "check_ledger": {"SETTLED", "SUSPECT", "UNBUILT", "NEWER", "OLDER"},
     "find_lapsed": {"LAPSED"},
     "note_binding": {"NOTED"},
     "note_loss": {"NOTED"},

@@ -19,6 +19,7 @@ async def check(books: Books, *, watch: int | None = None, mark: bool = False) -
         "watch": int(books.watches if watch is None else watch),
         "most": 9,
         "mark": int(mark),
+        "schema": 1,
     }
     keys = books.keys.keys(script.key_names)
     answer = await books.raw.eval(script.text, len(keys), *keys, *script.arguments(given))

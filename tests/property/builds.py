@@ -16,7 +16,8 @@ from tests.reference.world import World
 
 def check_ledger(story: Story) -> Step:
     epoch = f"epoch{len(story.told)}"
-    return Step("check_ledger", {"new_epoch": epoch, "watch": 1, "most": MOST, "mark": 0})
+    given: Arguments = {"new_epoch": epoch, "watch": 1, "most": MOST, "mark": 0, "schema": 1}
+    return Step("check_ledger", given)
 
 
 def lease_step(rng: Random, story: Story) -> Iterator[Step]:

@@ -9,7 +9,7 @@ from tests.property.server_side import Keyspace
 from tests.property.story import Story
 from tests.reference.books import Books
 from tests.reference.by_script import Answer
-from tests.reference.world import World
+from tests.reference.world import SCHEMA, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Expected:
     bindings: dict[str, str]
     aside: dict[str, str]
     """What `meta` keeps of other things than the books."""
+    schema: int
     freezes: dict[str, str]
     compare: dict[str, str]
 
@@ -35,11 +36,12 @@ def expected(answer: Answer, story: Story) -> Expected:
     return Expected(
         answer,
         story.now,
-        _as_found(world.live) if world.live else None,
+        _as_found(world.live, world.schema) if world.live else None,
         _as_found(world.building) if world.building else None,
         lease,
         {str(uid): str(node) for uid, node in world.bindings.items()},
         _aside(world),
+        world.schema,
         dict(world.freezes),
         dict(world.compare),
     )
@@ -51,7 +53,7 @@ def _aside(world: World) -> dict[str, str]:
     return {name: value for name, value in aside.items() if value}
 
 
-def _as_found(books: Books) -> Found:
+def _as_found(books: Books, schema: int = SCHEMA) -> Found:
     return Found(
         meta={
             "epoch": books.epoch,
@@ -60,7 +62,7 @@ def _as_found(books: Books) -> Found:
             "settle_ms": str(books.settle_ms),
             "nodes": str(len(books.nodes)),
             "pods": str(len(books.pods)),
-            "schema": "1",
+            "schema": str(schema),
         },
         nodes={name: books.node_row(name) for name in books.nodes},
         pods=dict(books.pods),

@@ -62,6 +62,24 @@ redis.call('HSET', KEYS[1], names[1], table.concat(fields, ' '))
 """All of a node's sums, from `reserved_cpu` to `heard`."""
 
 
+_TURN_NEWER = """
+local is_newer = redis.call('HGET', KEYS[1], 'schema') == '2'
+return redis.call('HSET', KEYS[1], 'schema', is_newer and 1 or 2)
+"""
+
+_MAKE_OLDER = """
+if redis.call('HEXISTS', KEYS[1], 'epoch') == 0 then
+  return
+end
+redis.call('HSET', KEYS[1], 'schema', 0)
+for _, uid in ipairs(redis.call('HKEYS', KEYS[2])) do
+  local row = string.gsub(redis.call('HGET', KEYS[2], uid), ' %S+$', '')
+  redis.call('HSET', KEYS[2], uid, row)
+end
+"""
+"""Pods as an older release had them, without a stamp, which is the last field."""
+
+
 def with_fake_clock(script: Script) -> Script:
     """The same script, to which the server's clock is what the key CLOCK says, in microseconds."""
     text = f"{SHEBANG}{_FAKE_CLOCK}{script.text.removeprefix(SHEBANG)}"
@@ -134,6 +152,10 @@ class Scripted:
                 pipe.delete(self.keys.key("lease"))
             case "loss":
                 pipe.flushall()
+            case "newer":
+                pipe.eval(_TURN_NEWER, 1, self.keys.key("meta"))
+            case "older":
+                pipe.eval(_MAKE_OLDER, 2, *map(self.keys.key, ("meta", "pods")))
             case "row_loss":
                 pipe.eval(_LOSE_A_ROW, 1, self.keys.key("pods"))
             case "drift":
@@ -195,13 +217,21 @@ def _books(parts: list[Any]) -> Found:
     return Found(
         meta=_text(_pairs(meta)),
         nodes={NodeName(k): NodeRow.decode(v) for k, v in _text(_pairs(nodes)).items()},
-        pods={PodUid(k): PodRow.decode(v) for k, v in _text(_pairs(pods)).items()},
+        pods={PodUid(k): PodRow.decode(v) for k, v in _pod_rows(meta, pods).items()},
         names={PodName(k): PodUid(v) for k, v in _text(_pairs(names)).items()},
         blobs={k.decode(): v for k, v in _pairs(facts).items()},
         changes={NodeName(k): int(float(v)) for k, v in _text(_pairs(changes)).items()},
         deadlines={PodUid(k): int(float(v)) for k, v in _text(_pairs(deadlines)).items()},
         gone={k: int(float(v)) for k, v in _text(_pairs(gone)).items()},
     )
+
+
+def _pod_rows(meta: list[bytes], flat: list[bytes]) -> dict[str, str]:
+    """With the stamp that an older release's rows lack."""
+    rows = _text(_pairs(flat))
+    if _pairs(meta).get(b"schema") == b"0":
+        return {uid: f"{row} 0" for uid, row in rows.items()}
+    return rows
 
 
 def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:

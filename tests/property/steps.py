@@ -8,11 +8,12 @@ amounts are few: collisions are what we are after.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from random import Random
 
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from autoscale_enforcer.model.resources import NOTHING, Resources
-from autoscale_enforcer.model.rows import NO_WORD, Stage
+from autoscale_enforcer.model.rows import NO_WORD, NodeRow, PodRow, Stage
 from tests.property.builds import build_step, check_ledger, import_books, lease_step, rebuild
 from tests.property.picks import (
     CPU,
@@ -272,7 +273,7 @@ def _aside(rng: Random, story: Story) -> Iterator[Step]:
 
 def _freeze(rng: Random, story: Story) -> Iterator[Step]:
     """Grants are stopped, somebody wants one all the same, and mostly they are let go on."""
-    node = rng.choice(["*", *NODES])
+    node = rng.choice(["*", *NODES, "n4"])
     yield _order(rng, "freeze_grants", node)
     if not rng.randrange(3):
         yield _order(rng, "freeze_grants", node)
@@ -321,6 +322,42 @@ def _recount(rng: Random, story: Story) -> Iterator[Step]:
         yield Step("recount_node", given | right | words)
 
 
+def _upgrade(rng: Random, story: Story) -> Iterator[Step]:
+    """Rows of an older release are found and migrated, or of a newer one, which are left alone."""
+    if not rng.randrange(4):
+        yield Step("newer")
+        yield check_ledger(story)
+        yield Step("newer")
+        return
+    if story.world.live is None:
+        yield _migration(story, 0)
+        return
+    yield Step("older")
+    yield check_ledger(story)
+    yield _migration(story, rng.choice([0, 0, 1]), fits=bool(rng.randrange(3)))
+    yield _migration(story, 0)
+    yield _migration(story, 0)
+    yield check_ledger(story)
+    if story.books.epoch == "none":
+        yield from rebuild(rng, story)
+
+
+def _migration(story: Story, schema: int, *, fits: bool = True) -> Step:
+    nodes = " ".join(field.name for field in fields(NodeRow))
+    pods = " ".join(field.name for field in fields(PodRow))
+    given: Arguments = {
+        "from": schema,
+        "to": schema + 1,
+        "node_fields": nodes if fits else f"{nodes} other",
+        "node_wanted": nodes,
+        "pod_fields": pods.removesuffix(" stamp"),
+        "pod_wanted": f"{pods}=0",
+        "new_epoch": f"epoch{len(story.told)}",
+        "most": MOST,
+    }
+    return Step("migrate_ledger", given)
+
+
 def _repeat(rng: Random, story: Story) -> Iterator[Step]:
     """An earlier call once more, word for word: sent again, or late."""
     told = [s for s in story.told[-12:] if "context" in s.given and not s.building]
@@ -356,8 +393,9 @@ KINDS: dict[str, tuple[int, Chooser]] = {
     "aside": (4, _aside),
     "import": (1, import_books),
     "freeze": (4, _freeze),
-    "compare": (1, _compare),
-    "leftover": (2, _leftover),
+    "upgrade": (2, _upgrade),
+    "compare": (2, _compare),
+    "leftover": (5, _leftover),
 }
 """What may happen next: how often, and how it is chosen."""
 

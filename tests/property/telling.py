@@ -30,7 +30,7 @@ def entries(step: Step, was: Found | None, should: Expected, *, epoch: str) -> I
     """
     live = should.live
     word = should.answer[0] if should.answer else ""
-    if step.script in ORDERS:
+    if step.script in ORDERS or step.script == "migrate_ledger":
         yield from _of_order(step, word)
     elif step.script == "note_loss":
         yield _of_books("dropped", str(step.given["told"]), live.meta["epoch"] if live else "")
@@ -70,6 +70,9 @@ def _of_order(step: Step, word: object) -> Iterator[Entry]:
     if word in ("FROZEN", "THAWED", "ASKED") and not step.given.get("dry"):
         node, context = step.given.get("node", "*"), step.given["context"]
         yield ORDERS[step.script], "-", "-", node, "", "", (), context
+    elif word in ("MIGRATED", "GIVEN_UP"):
+        what = "migrate" if word == "MIGRATED" else "lost"
+        yield _of_books(what, str(step.given["from"]), str(step.given["to"]))
 
 
 def _of_sums(step: Step, live: Found) -> Entry:

@@ -295,6 +295,13 @@ class Books:
         self.drifted = None
         return Recount.RECOUNTED
 
+    def rename_epoch(self, epoch: str) -> None:
+        """The same life of the books under another name: nothing is missing."""
+        for uid, row in self.pods.items():
+            if row.heard == self.epoch:
+                self.pods[uid] = replace(row, heard=epoch)
+        self.epoch = epoch
+
     def settle(self, *, token: str, settle_after_ms: int, now: int) -> Lead:
         """The suspect books have been compared with the cluster."""
         if token != self.token:

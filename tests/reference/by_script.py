@@ -47,6 +47,12 @@ def _check_ledger(world: World, a: Arguments, _: int) -> Answer:
     return [world.look(new_epoch=str(a["new_epoch"]))]
 
 
+def _migrate_ledger(world: World, a: Arguments, _: int) -> Answer:
+    fits = len(str(a["node_fields"]).split()) == len(fields(NodeRow))
+    new_epoch = str(a["new_epoch"])
+    return [world.migrate(int(a["from"]), int(a["to"]), new_epoch=new_epoch, fits=fits)]
+
+
 def _take_lease(world: World, a: Arguments, _: int) -> Answer:
     word = world.take_lease(str(a["holder"]), _token(a))
     return [word, world.lease[0]] if word is Lead.HELD and world.lease else [word]
@@ -241,6 +247,7 @@ def _scan_pods(books: Books, _: Arguments, __: int) -> Answer:
 
 OF_WORLD: dict[str, Callable[[World, Arguments, int], Answer]] = {
     "check_ledger": _check_ledger,
+    "migrate_ledger": _migrate_ledger,
     "take_lease": _take_lease,
     "drop_lease": _drop_lease,
     "lose_books": _lose_books,

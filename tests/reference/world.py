@@ -10,9 +10,13 @@ from autoscale_enforcer.model.rows import NodeRow, PodRow, newer
 from tests.reference.books import Books
 from tests.reference.node import Node
 
-HAPPENINGS = ("promotion", "loss", "row_loss", "lease_end", "drift")
+HAPPENINGS = ("promotion", "loss", "row_loss", "lease_end", "drift", "older", "newer")
 """What befalls the server itself; no script. After a drift each sum of the first node is one more
-than it should be."""
+than it should be. The rows become those of an older release, or a newer release comes, or is gone
+again."""
+
+SCHEMA = 1
+"""The one that these releases know; `older` makes it 0, whose pods have no stamp."""
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class World:
     """File source only."""
     freezes: dict[str, str] = field(default_factory=dict)
     """Node, or `*`, to the note of its freeze: since when (ms), and the operator's words."""
+    schema: int = SCHEMA
     compare: dict[str, str] = field(default_factory=dict)
     """When a compare was asked for, and how the last request was answered."""
 
@@ -50,19 +55,44 @@ class World:
                 self.live = None
             case "drift" if self.live:
                 self.live.drifted = min(self.live.nodes)
+            case "newer":
+                self.schema = SCHEMA if self.schema > SCHEMA else SCHEMA + 1
+            case "older" if self.live:
+                self.schema = SCHEMA - 1
+                pods = self.live.pods
+                self.live.pods = {uid: replace(row, stamp=0) for uid, row in pods.items()}
             case "loss":
                 self.live = self.building = self.lease = self.config = None
                 self.lost_ms = 0
+                self.schema = SCHEMA
                 self.owner, self.bindings, self.freezes, self.compare = "", {}, {}, {}
 
     def look(self, *, new_epoch: str) -> str:
-        """The guard: SETTLED, SUSPECT or UNBUILT; a new server begins a new epoch."""
+        """The guard; a new server begins a new epoch, unless other rows than ours are there."""
+        if self.schema > SCHEMA:
+            return "NEWER"
+        if self.live is not None and self.schema < SCHEMA:
+            return "OLDER"
         if self.live is None:
             return "UNBUILT"
         if self.is_promoted:
             self.live.begin_epoch(new_epoch)
             self.is_promoted = False
         return "SUSPECT" if self.live.is_suspect else "SETTLED"
+
+    def migrate(self, from_: int, to: int, *, new_epoch: str, fits: bool) -> Lead:
+        """Rows of the older release are those of this one, in an epoch of their own.
+
+        Unless they are none of that release: `fits` says of nodes whether they are.
+        """
+        if self.live is None or self.schema != from_:
+            return Lead.NOTHING
+        if self.live.nodes and not fits:
+            self.live = None
+            return Lead.GIVEN_UP
+        self.live.rename_epoch(new_epoch)
+        self.schema = to
+        return Lead.MIGRATED
 
     # Leading
 
@@ -127,6 +157,7 @@ class World:
             return Lead.FENCED
         self.live, self.building, self.is_promoted = self.building, None, False
         self.lost_ms = 0
+        self.schema = SCHEMA
         self.live.is_suspect = is_suspect
         self.live.settle_ms = now // 1000 + settle_after_ms
         return Lead.PUBLISHED

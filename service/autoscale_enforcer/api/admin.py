@@ -95,6 +95,8 @@ class _Doors:
         if self._health.is_starting():
             return text_answer(503, "starting")
         guard = await self._ledger.look(as_a_promise=True)
+        if guard.why_not:
+            return text_answer(503, guard.why_not)
         if guard.state == "UNBUILT":
             return text_answer(503, "the ledger is not built")
         return text_answer(200, "ok")

@@ -35,10 +35,11 @@ from autoscale_enforcer.config.settings import (
     read_secret,
     read_token,
 )
-from autoscale_enforcer.errors import LedgerUnavailable
+from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Durability, Waiting
+from autoscale_enforcer.ledger.exchange import Guard
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.watched_files import Watched
 
@@ -147,6 +148,8 @@ async def _open_replica(stack: AsyncExitStack, opener: PortOpener, stop: asyncio
         token_file=settings.access.admin_token_file,
     )
     admin = await opener.open(stack, "admin", people)
+    with contextlib.suppress(LedgerUnavailable):
+        _refuse_newer(await ledger.look())
     background = await stack.enter_async_context(Background())
     cluster = await open_cluster(stack, background, settings, ledger, config)
     means = Means.of(settings, ledger, cluster.source, config)
@@ -267,10 +270,18 @@ def _leader(settings: Settings, means: Means, cluster: OpenCluster) -> Leader:
     )
 
 
+def _refuse_newer(guard: Guard) -> None:
+    """A release that knows no such rows ends, with words, and does not wait."""
+    if guard.state == "NEWER":
+        raise ConfigError([f"redis.url: {guard.why_not}"])
+
+
 async def _until_built(ledger: Ledger) -> None:
     while True:
         try:
-            if (await ledger.look()).state != "UNBUILT":
+            guard = await ledger.look()
+            _refuse_newer(guard)
+            if guard.state not in ("UNBUILT", "OLDER"):
                 return
         except LedgerUnavailable as error:
             log.warning("waiting for Redis: %s", error)

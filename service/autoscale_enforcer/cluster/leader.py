@@ -112,7 +112,7 @@ class Leader:
         if self._is_blind:
             await self._upkeep.reach()
             self._is_blind = False
-        guard = await self._ledger.look()
+        guard = await self._look()
         # Kept from here on, or a turn that fails below would lock its own successor out.
         self._token = self._token or secrets.token_hex(8)
         await self._renew()
@@ -133,6 +133,17 @@ class Leader:
             self._next_sweep = self._clock() + self._settings.sweep_every.total_seconds()
             await self._while_leading(self._sweeper.sweep())
             await self._trim(leader, guard.version)
+
+    async def _look(self) -> Guard:
+        """What books there are; those of an older release are migrated first, by whoever comes."""
+        guard = await self._ledger.look()
+        if guard.state == "OLDER":
+            ended = await self._ledger.migrate(guard.version)
+            log.warning("the ledger of an older release: %s: %s", guard.why_not, ended)
+            guard = await self._ledger.look()
+        if guard.why_not:
+            raise LedgerUnavailable(guard.why_not)
+        return guard
 
     def _is_due(self, wanted: Compare) -> bool:
         return wanted.is_open or not self._has_caught_up or self._upkeep.is_due()

@@ -22,6 +22,7 @@ from autoscale_enforcer.ledger.durability import Waiting
 from autoscale_enforcer.ledger.faults import is_lost_connection, why
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.link import Command, Link, Wire
+from autoscale_enforcer.ledger.schema import SCHEMA, mismatch
 from autoscale_enforcer.ledger.scripts import Script
 from autoscale_enforcer.ledger.told import Loss, Noticed, Told
 
@@ -42,6 +43,8 @@ class Call:
     """Runs on the keys beside the books."""
     guarded: bool = True
     """False for what must run while no books are built: lease and build."""
+    any_schema: bool = False
+    """May run on rows of another release: what reads none of them, and what migrates them."""
     tells: bool = False
     """Somebody relies on the answer: it waits until the books are as safe as was asked for."""
     on_answer: Callable[[list[Any]], None] | None = None
@@ -57,12 +60,18 @@ class Guard:
     """What the guard said last: which books these are."""
 
     state: str
-    """SETTLED, SUSPECT or UNBUILT."""
+    """SETTLED, SUSPECT or UNBUILT; NEWER or OLDER where another release wrote the rows."""
     epoch: str
     version: int
+    """Of NEWER and OLDER the schema."""
     settle_ms: int
     replid: str = ""
     """Of the server: its name for the history that it writes. Empty while unbuilt."""
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing may be asked of these books by this release; empty where it may."""
+        return mismatch(self.version) if self.state in ("NEWER", "OLDER") else ""
 
 
 Take = Callable[[Call, Any], object]
@@ -171,6 +180,7 @@ class Exchange:
             "watch": int(self._settings.watch_replid),
             "most": self._settings.journal_length,
             "mark": int(mark),
+            "schema": SCHEMA,
         }
         return ("EVAL", guard.text, len(keys), *keys, *guard.arguments(given))
 

@@ -52,7 +52,7 @@ class JournalEntry:
     what: str
     """The operation: reserve, begin_bind, unreserve, confirm, abandon, request, restore, put_pod,
     finish, replace, delete_pod, release, put_node, delete_node, recount, build, suspect, settle,
-    lost, freeze, thaw, reconcile, and of what another primary lacks: dropped, unclear."""
+    lost, migrate, freeze, thaw, reconcile, and of what another primary lacks: dropped, unclear."""
     uid: str
     """'-' where it is not about a pod."""
     name: str

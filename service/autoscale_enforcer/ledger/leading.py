@@ -5,9 +5,11 @@ from __future__ import annotations
 import secrets
 from datetime import timedelta
 
+from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.calls import Calls, Leadership, pack
 from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.outcomes import Keep, Lead
+from autoscale_enforcer.ledger.schema import SCHEMA, SCHEMAS, mismatch
 from autoscale_enforcer.ledger.told import Loss, Told
 
 TRIM_LIMIT = 20_000
@@ -73,6 +75,36 @@ class Leading(Calls):
             watch=int(self.pipeline.watch_replid),
             most=self.settings.journal_length,
         )
+        return Lead(word)
+
+    async def migrate(self, found: int) -> Lead:
+        """Rewrite the rows of an older release, step by step; how the last step ended.
+
+        Any replica may, and several may at once: each step is done once. Takes Redis seconds where
+        there are 150,000 pods: LedgerUnavailable may mean that it is not over yet. It also means a
+        release that is too old.
+        """
+        answer = Lead.NOTHING
+        for schema in range(found, SCHEMA):
+            answer = await self._migrate_one(schema)
+        return answer
+
+    async def _migrate_one(self, schema: int) -> Lead:
+        old, new = SCHEMAS.get(schema), SCHEMAS.get(schema + 1)
+        if old is None or new is None:
+            reason = "its release is too old for this one: run one in between first"
+            raise LedgerUnavailable(f"{mismatch(schema)}, and {reason}")
+        arguments: dict[str, str | int | bytes] = {
+            "from": schema,
+            "to": schema + 1,
+            "node_fields": old.nodes.names,
+            "node_wanted": new.nodes.wanted,
+            "pod_fields": old.pods.names,
+            "pod_wanted": new.pods.wanted,
+            "new_epoch": secrets.token_hex(6),
+            "most": self.settings.journal_length,
+        }
+        word, *_ = await self._send("migrate_ledger", arguments, guarded=False, any_schema=True)
         return Lead(word)
 
     async def settle_ledger(self, leader: Leadership, *, epoch: str = "") -> Lead:

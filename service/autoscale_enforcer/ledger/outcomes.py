@@ -125,7 +125,7 @@ class Recount(StrEnum):
 
 
 class Lead(StrEnum):
-    """Answers of the lease, loss, build, settle and compare scripts."""
+    """Answers of the lease, loss, build, settle, compare and migrate scripts."""
 
     LEADER = "LEADER"
     """This replica leads."""
@@ -145,6 +145,10 @@ class Lead(StrEnum):
     """The suspect books have been compared."""
     COMPARED = "COMPARED"
     """Whoever asked for a compare is told that it is over."""
+    MIGRATED = "MIGRATED"
+    """Every row is of the next schema."""
+    GIVEN_UP = "GIVEN_UP"
+    """A row could not be migrated: the books are to be built anew."""
     NOTHING = "NOTHING"
     """There was nothing to do."""
     FENCED = "FENCED"

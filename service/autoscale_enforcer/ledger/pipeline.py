@@ -148,9 +148,9 @@ class Pipeline:
             self._fail(batch, ScriptContractError(f"pipeline: {error!r}"))
 
     async def _send_until_decided(self, batch: list[Call]) -> None:
-        if self.guard is None:
+        if self.guard is None or self.guard.why_not:
             await self.exchange.run([], self._settle_at_once)
-        undecided = batch
+        undecided = [call for call in batch if not self._is_foreign(call)]
         while undecided := [call for call in undecided if not call.done.done()]:
             answers = await self.exchange.run(undecided, self._settle_at_once)
             for call, answer in zip(undecided, answers, strict=True):
@@ -161,15 +161,25 @@ class Pipeline:
         if answer[0] != b"EPOCH":
             self._settle(call, answer)
 
+    def _is_foreign(self, call: Call) -> bool:
+        """Whether the rows are those of another release, which ends the call."""
+        why_not = self.guard.why_not if self.guard else ""
+        return bool(why_not) and not call.any_schema and _end(call, LedgerUnavailable(why_not))
+
+    def _is_bookless(self, call: Call) -> bool:
+        """Whether there are no books for it, which ends the call."""
+        if call.guarded and self.guard and self.guard.state == "UNBUILT":
+            return _end(call, LedgerUnavailable("the ledger is not built"))
+        return False
+
     def _settle(self, call: Call, answer: Any) -> bool:
         """Hand the answer on; False where the call must be decided anew under a new epoch."""
-        guard = self.guard
         if call.done.done():
             return True
         if isinstance(answer, Exception):
             return _end(call, as_ours(call.script.name, answer))
-        if call.guarded and guard and guard.state == "UNBUILT":
-            return _end(call, LedgerUnavailable("the ledger is not built"))
+        if self._is_foreign(call) or self._is_bookless(call):
+            return True
         word = answer[0].decode()
         if word not in call.script.words:
             return _end(call, ScriptContractError(f"{call.script.name}: answered {word}"))

@@ -16,6 +16,7 @@ from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.journal import JournalEntry
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Keep, Lead
+from autoscale_enforcer.ledger.schema import SCHEMA, mismatch
 from autoscale_enforcer.ledger.verify import Books, Breach, breaches
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.rows import NodeRow, PodRow
@@ -81,6 +82,12 @@ async def import_books(ledger: Ledger, content: bytes, *, replace: bool) -> Impo
     return ImportSummary(len(books.nodes), len(books.pods))
 
 
+def _check_schema(meta: dict[bytes, bytes]) -> None:
+    found = int(meta.get(b"schema", b"0"))
+    if found != SCHEMA:
+        raise ImportRefused(f"{mismatch(found)}: import it with the release that wrote it")
+
+
 async def _claim(ledger: Ledger, books: Books) -> None:
     """The books of another cluster would be compared with this one, and thrown away."""
     cluster = books.meta.get("cluster")
@@ -114,6 +121,7 @@ def _open_file(content: bytes) -> Books:
     try:
         file = msgpack.unpackb(content)
         known = file["format"] == FORMAT
+        _check_schema(file["meta"])
         books = _books([file[part] for part in _PARTS]) if known else Books()
     except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise ImportRefused(f"no export of autoscale-enforcer: {error!r}") from error
