@@ -230,9 +230,16 @@ class Client:
 
     async def request(self) -> None:
         """As the VM's agent: any size that it may have."""
+        await self._request(UNIT)
+
+    async def request_more(self) -> None:
+        """As the VM's agent: nothing less than it has."""
+        await self._request(self.permit)
+
+    async def _request(self, least: Resources) -> None:
         asked = Resources(
-            self.random.randint(1, MOST.cpu // UNIT.cpu) * UNIT.cpu,
-            self.random.randint(1, MOST.mem // UNIT.mem) * UNIT.mem,
+            self.random.randint(least.cpu // UNIT.cpu, MOST.cpu // UNIT.cpu) * UNIT.cpu,
+            self.random.randint(least.mem // UNIT.mem, MOST.mem // UNIT.mem) * UNIT.mem,
         )
         call = self.records.invoke(
             Op.REQUEST,

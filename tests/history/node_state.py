@@ -23,8 +23,8 @@ ROOM = {
 }
 """The words for what there is too little of: CPU, memory."""
 
-JUDGED_ELSEWHERE = {str(Reason.ELSEWHERE), str(Reason.LATE), str(Reason.GONE)}
-"""Refusals that say nothing of this node's room."""
+OF_THIS_NODE = {*ROOM.values(), str(Reason.TOO_SMALL), str(Reason.UNSETTLED)}
+"""Refusals that its holds must explain; others speak of the pod, or of who may grant."""
 
 
 class Hold(NamedTuple):
@@ -88,7 +88,7 @@ class NodeState(NamedTuple):
 
     def explains_refusal(self, pod: str, need: Pair, reason: str) -> bool:
         """Whether a reserve or bind may be refused with these words."""
-        if reason in JUDGED_ELSEWHERE or self.is_unsettled:
+        if reason not in OF_THIS_NODE or self.is_unsettled:
             return True
         own = self.holds.get(pod)
         return not (own and own.is_fixed) and reason == self.short_of(pod, need)
@@ -98,7 +98,7 @@ class NodeState(NamedTuple):
         own = self.holds.get(pod)
         if own and own.is_fixed:
             return reason == ""
-        if reason == Reason.ELSEWHERE or self.is_unsettled:
+        if (reason and reason not in OF_THIS_NODE) or self.is_unsettled:
             return True
         if need[0] > self.capacity[0] or need[1] > self.capacity[1]:
             return reason == Reason.TOO_SMALL

@@ -44,27 +44,30 @@ async def run(
     Nodes and VMs are recorded as known at the start. Errors of the service are part of the
     history and raise nothing.
     """
+    placed = known_at_start(targets, recorder, clients)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        actors = [
+            Client(number, seed, targets, http, recorder, uid, node)
+            for number, (uid, node) in enumerate(placed)
+        ]
+        await actors[0].read()  # where nothing waits for VMs, all is judged from here on
+        async with asyncio.TaskGroup() as group:
+            for actor in actors:
+                group.create_task(actor.run(until))
+
+
+def known_at_start(targets: Targets, recorder: Recorder, clients: int) -> list[tuple[str, str]]:
+    """Record what the cluster has before anybody asks; each client's VM, and the node it is on."""
     for name, capacity in targets.nodes.items():
         recorder.known(Op.NODE, node=name, asked=(capacity.cpu, capacity.mem))
     # A ledger that was just built waits for the VMs of each node, as after a loss.
     recorder.known(Op.EPOCH)
     nodes = list(targets.nodes)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        actors = []
-        for number in range(clients):
-            uid, node = vm_name(number), nodes[number % len(nodes)]
-            recorder.known(
-                Op.BOUND,
-                pod=uid,
-                node=node,
-                asked=(UNIT.cpu, UNIT.mem),
-                most=(MOST.cpu, MOST.mem),
-            )
-            actors.append(Client(number, seed, targets, http, recorder, uid, node))
-        await actors[0].read()  # where nothing waits for VMs, all is judged from here on
-        async with asyncio.TaskGroup() as group:
-            for actor in actors:
-                group.create_task(actor.run(until))
+    placed = [(vm_name(number), nodes[number % len(nodes)]) for number in range(clients)]
+    amounts = {"asked": (UNIT.cpu, UNIT.mem), "most": (MOST.cpu, MOST.mem)}
+    for uid, node in placed:
+        recorder.known(Op.BOUND, pod=uid, node=node, **amounts)
+    return placed
 
 
 def cluster_objects(nodes: Mapping[str, Resources], *, clients: int) -> list[Json]:

@@ -55,6 +55,10 @@ class Proxy:
         """How many pipelines were sent: each begins with the guard, as text."""
         return sum(command[0] == b"EVAL" for command in self.commands)
 
+    def move_to(self, server: Server) -> None:
+        """New connections reach that server; the old ones stay where they are."""
+        self._server = server
+
     def lose_replies(self, count: int = 1) -> None:
         """The server answers, nobody hears it."""
         self._lose = count
