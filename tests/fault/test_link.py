@@ -101,7 +101,7 @@ async def test_lost_reply_was_heard_and_ends_the_connection(
     assert echo.heard == [b"x\n"]
 
 
-async def test_half_open_connection_is_silent_until_it_speaks_after_healing(
+async def test_half_open_connection_is_silent_and_reset_by_healing(
     link: Link, connect: Connect, echo: Echo
 ) -> None:
     pair = await connect()

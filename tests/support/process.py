@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -126,10 +125,15 @@ class Process:
 
 def stable_port() -> int:
     """A loopback port for a server that will be gone for a while: below those that the kernel gives
-    to outgoing connections, one of which might take it meanwhile. Always five digits.
+    to outgoing connections, one of which might take it meanwhile. Never the same twice, always
+    five digits.
     """
-    while True:
-        port = random.randint(12_000, 31_999)
+    for port in _STABLE_PORTS:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+    raise RuntimeError("this process has used up its ports")
+
+
+_STABLE_PORTS = iter(range(12_000 + os.getpid() % 20 * 1000, 32_000))
+"""Each process begins elsewhere, for several may run at once."""

@@ -19,8 +19,9 @@ from autoscale_enforcer.objects.decode import convert
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.shapes import PodObject
 from tests.fault.chaos.known import Difference, Witness
-from tests.fault.chaos.probe import KINDS, PODS, Prober, probe_pod
+from tests.fault.chaos.probe import KINDS, Prober
 from tests.fault.chaos.watch import Watcher, books_of
+from tests.fault.kit.calls import small_pods
 from tests.fault.kit.faults import Fault, kinds
 from tests.fault.kit.stage import Stage, stage, until
 from tests.history.clients import Json
@@ -97,7 +98,7 @@ async def run(plan: Plan) -> Result:
             if each["kind"] != "Node"
         ),
         _probed_vm(plan.clients),
-        *({"kind": "Pod", **probe_pod(number)} for number in range(PODS)),
+        *small_pods(),
     ]
     path = plan.folder / f"history-{plan.seed}.jsonl"
     async with stage(objects) as made:
@@ -194,6 +195,11 @@ class _Campaign:
         over = time.monotonic()
         await self._audit()
         await asyncio.sleep(0.5)
+        self.result.after_decision += [
+            resumed
+            for decided, _ in self.watcher.primaries
+            if decided > began and (resumed := self.prober.resumed(decided)) is not None
+        ]
         gaps = {kind: self.prober.longest_gap(kind, began, over) for kind in KINDS}
         happened = Happened(fault.name, over - ended, gaps, self.dropped - dropped)
         self.result.happened.append(happened)

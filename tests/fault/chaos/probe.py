@@ -13,20 +13,13 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from autoscale_enforcer.model.resources import Resources
+from tests.fault.kit.calls import small_pod
 from tests.fault.kit.stage import Stage
-from tests.history.clients import NAMESPACE, Json, plain_pod
+from tests.history.clients import NAMESPACE, Json
 
 BEAT = 0.1
 PATIENCE = 1.0
 KINDS = ("reserve", "permit")
-PODS = 20
-SMALL = Resources(10, 1 << 20)
-
-
-def probe_pod(number: int) -> Json:
-    """The pod that call asks for; the cluster has to have them all."""
-    return plain_pod(f"probe-{number % PODS}", SMALL)
 
 
 @dataclass(slots=True)
@@ -69,8 +62,14 @@ class Prober:
         ]
         return max(0.0, max(gaps, default=0.0) - BEAT)
 
+    def resumed(self, since: float) -> float | None:
+        """Seconds from then until both kinds were granted; None where one has not been since."""
+        first = [next((at for at in self.good[kind] if at > since), None) for kind in KINDS]
+        granted = [at for at in first if at is not None]
+        return max(granted) - since if len(granted) == len(KINDS) else None
+
     async def _reserve(self, extender: str, number: int) -> None:
-        pod = probe_pod(number)
+        pod = small_pod(number)
         body: Json = {"Pod": pod, "NodeName": self.node}
         answer = await self._post(f"{extender}/reserve", body)
         if answer and json.loads(answer)["Code"] == "Success":

@@ -58,7 +58,9 @@ def _totals(results: Sequence[Result], happened: Sequence[Happened]) -> str:
         ("dropped by Redis, noticed and repaired", sum(each.dropped for each in happened)),
         ("other breaches", sum(len(each.breaches) for each in results)),
     ]
-    return "\n".join(f"- {name}: {count:,}" for name, count in counts)
+    decided = [seconds for result in results for seconds in result.after_decision]
+    more = [f"- grants after a decision of the Sentinels, s: {_spread(decided)}"] if decided else []
+    return "\n".join([*(f"- {name}: {count:,}" for name, count in counts), *more])
 
 
 def _findings(results: Sequence[Result]) -> list[str]:

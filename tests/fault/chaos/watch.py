@@ -59,6 +59,8 @@ class Watcher:
     async def _take(self, client: redis.asyncio.Redis) -> None:
         epoch: Any = await client.hget(KEYS.key("meta"), "epoch")
         name = epoch.decode() if epoch else "none"
+        if not epoch:
+            self._is_settled = False  # a journal that was flushed says nothing of it
         if not self.epochs or self.epochs[-1][1] != name:
             self.epochs.append((time.monotonic_ns(), name))
         while True:

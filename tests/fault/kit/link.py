@@ -98,10 +98,14 @@ class Link:
                 pair.server.transport.abort()
 
     def heal(self) -> None:
-        """As if nothing had been, but for connections that are dead."""
+        """As if nothing had been; dead connections are reset now, as by a server that is asked
+        whether they live.
+        """
         self.delay = self.drop_share = 0.0
         self._is_half_open = False
         self._passes.set()
+        for pair in [each for each in self._pairs if each.is_dead]:
+            pair.end(by_reset=True)
 
     # Passing on
 
@@ -129,8 +133,6 @@ class Link:
                 pair.tasks.append(asyncio.ensure_future(self._answer(answers, pair)))
             while chunk := await reader.read(CHUNK):
                 await self._wait()
-                if pair.is_dead and not self._is_half_open:
-                    return  # whoever speaks to a server that has forgotten it is told so by RST
                 if pair.server and not pair.is_dead:
                     pair.server.write(chunk)
                     await pair.server.drain()

@@ -27,6 +27,8 @@ from tests.support.fake_api.process import fake_api_process
 from tests.support.fake_api.samples import Json
 
 KEYS = Keys("default")
+START_SECONDS = 120
+"""Until all is well: three replicas, and a large cluster to be read."""
 FLAGS = (
     "--hold-lifetime=30s",
     "--sweep-every=2s",
@@ -59,6 +61,16 @@ class Stage:
         while True:
             if found := await asyncio.to_thread(self.group.primary):
                 return found
+            await asyncio.sleep(0.05)
+
+    async def leader(self) -> Serving:
+        """The replica that leads; waits until one does."""
+        while True:
+            async with redis.asyncio.Redis(port=(await self.primary()).port) as client:
+                holder: Any = await client.hget(KEYS.key("lease"), "holder")
+            for each in self.fleet:
+                if holder and each.name == holder.decode():
+                    return each
             await asyncio.sleep(0.05)
 
     async def is_ready(self) -> bool:
@@ -116,16 +128,18 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(objects: Sequence[Json], *flags: str) -> AsyncIterator[Stage]:
+async def stage(
+    objects: Sequence[Json], *flags: str, nodes: int = 0, pods: int = 0
+) -> AsyncIterator[Stage]:
     """A well one, whose cluster begins with these objects; nothing of it is left afterwards.
 
-    `flags` are more of `serve`.
+    `flags` are more of `serve`; `nodes` and `pods` so many more, as heavy as real ones.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ae-chaos-")))
         file = folder / "objects.json"
         file.write_text(json.dumps(with_beacon(objects)))
-        api_url = stack.enter_context(fake_api_process(objects=file))
+        api_url = stack.enter_context(fake_api_process(objects=file, nodes=nodes, pods=pods))
         api_port = urlsplit(api_url).port or 0
         http = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
@@ -138,7 +152,7 @@ async def stage(objects: Sequence[Json], *flags: str) -> AsyncIterator[Stage]:
         await stack.enter_async_context(previous)
         made = Stage(group, fleet, previous, ClusterView(api_url, http), http)
         try:
-            await until(made.is_well, within=60)
+            await until(made.is_well, within=START_SECONDS)
         except TimeoutError as error:
             error.add_note(made.logs())
             raise
