@@ -23,6 +23,7 @@ from tests.fault.chaos.probe import KINDS, Prober
 from tests.fault.chaos.watch import Watcher, books_of
 from tests.fault.kit.calls import small_pods
 from tests.fault.kit.faults import Fault, kinds
+from tests.fault.kit.fleet import Serving
 from tests.fault.kit.stage import Stage, stage, until
 from tests.history.clients import Json
 from tests.history.scene import some_nodes
@@ -62,6 +63,8 @@ class Happened:
     """Longest time without a grant, by what was granted."""
     dropped: int = 0
     """Acknowledged grants that Redis no longer had."""
+    noted: int = 0
+    """How often a replica has noted, by replication offsets, that this is or may be so."""
 
 
 @dataclass(slots=True)
@@ -101,10 +104,10 @@ async def run(plan: Plan) -> Result:
         *small_pods(),
     ]
     path = plan.folder / f"history-{plan.seed}.jsonl"
-    async with stage(objects) as made:
+    async with stage(objects, "--durability=replica") as made:
         watcher = Watcher(made.group)
         prober = Prober(made, PROBED, vm_name(plan.clients))
-        with Witness(path, hold_seconds=HOLD_SECONDS) as witness:
+        with Witness(path, hold_seconds=HOLD_SECONDS, durable=True) as witness:
             campaign = _Campaign(plan, made, witness, watcher, prober, result)
             async with _background(watcher.run(), prober.run(), campaign.audit_often()):
                 await campaign.run(capacities)
@@ -121,6 +124,8 @@ class _Campaign:
     prober: Prober
     result: Result
     dropped: int = 0
+    wiped_at: int = 0
+    """When the books were last taken away on purpose, in ns."""
     _is_over: bool = False
     _auditing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -181,9 +186,11 @@ class _Campaign:
         return queue.pop(0)
 
     async def _happen(self, fault: Fault) -> None:
-        began, dropped = time.monotonic(), self.dropped
+        began, dropped, noted = time.monotonic(), self.dropped, len(self.watcher.losses)
         say(f"{fault.name} ...")
         await fault.begin(self.stage)
+        if fault.loses_books:
+            self.wiped_at = time.monotonic_ns()
         await asyncio.sleep(fault.random.uniform(*fault.lasts))
         await fault.end()
         ended = time.monotonic()
@@ -201,7 +208,13 @@ class _Campaign:
             if decided > began and (resumed := self.prober.resumed(decided)) is not None
         ]
         gaps = {kind: self.prober.longest_gap(kind, began, over) for kind in KINDS}
-        happened = Happened(fault.name, over - ended, gaps, self.dropped - dropped)
+        happened = Happened(
+            kind=fault.name,
+            recovered_after=over - ended,
+            gaps=gaps,
+            dropped=self.dropped - dropped,
+            noted=len(self.watcher.losses) - noted,
+        )
         self.result.happened.append(happened)
         shown = ", ".join(f"no {kind} for {gap:.1f} s" for kind, gap in gaps.items())
         say(f"    over after {over - ended:.1f} s, {shown}, {self.witness.written} operations")
@@ -221,16 +234,17 @@ class _Campaign:
             books = await books_of(self.stage.group)
             if books is None or books.meta.get("state") != "settled":
                 return  # what is missing now may come back with the compare
+            await self.watcher.look()
             for each in self.witness.differences(books, marks):
                 self._sort(each)
 
     def _sort(self, difference: Difference) -> None:
-        """Lost, unless Redis has begun another life of the books since it was told."""
-        epochs = [at for at, _ in self.watcher.epochs[1:] if at > difference.told_at]
+        """Lost, unless Redis was made to forget it, or is known to have by its offsets."""
+        noted = max((at for at, _ in self.watcher.losses), default=0)
         text = f"{difference.uid}: {difference.text}"
         if difference.kind == "doubled":
             self.result.doubled.append(text)
-        elif epochs:
+        elif difference.told_at < max(self.wiped_at, noted):
             self.dropped += 1
         else:
             self.result.lost.append(text)
@@ -278,9 +292,17 @@ class _Campaign:
         await self.watcher.look()
         self.result.over_commits += self.watcher.problems
         for serving in self.stage.fleet:
-            async with self.stage.http.get(f"{serving.admin}/api/v1/verify") as answer:
-                found = (await answer.json())["breaches"]
-            self.result.breaches += [f"verify at {serving.name}: {each}" for each in found]
+            self.result.breaches += await self._verified(serving)
+
+    async def _verified(self, serving: Serving) -> list[str]:
+        """What a replica finds wrong with the books."""
+        async with self.stage.http.get(f"{serving.admin}/api/v1/verify") as answer:
+            if answer.status != 200:
+                say(serving.process.log(4000))
+                return [f"verify at {serving.name}: {answer.status} {await answer.text()}"]
+            return [
+                f"verify at {serving.name}: {each}" for each in (await answer.json())["breaches"]
+            ]
 
     async def _drift(self, books: Books) -> list[str]:
         """Where the books' bound pods are not those of the cluster."""

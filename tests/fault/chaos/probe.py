@@ -31,6 +31,9 @@ class Prober:
     vm: str
     good: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     calls: int = 0
+    _held: set[str] = field(default_factory=set)
+    _cpus: object = None
+    """The permit told last."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
@@ -70,11 +73,15 @@ class Prober:
 
     async def _reserve(self, extender: str, number: int) -> None:
         pod = small_pod(number)
+        name = pod["metadata"]["name"]
         body: Json = {"Pod": pod, "NodeName": self.node}
-        answer = await self._post(f"{extender}/reserve", body)
-        if answer and json.loads(answer)["Code"] == "Success":
-            self.good["reserve"].append(time.monotonic())
-            await self._post(f"{extender}/unreserve", body)
+        was_held = name in self._held
+        if _is_success(await self._post(f"{extender}/reserve", body)):
+            if not was_held:  # to hold it longer is no grant
+                self.good["reserve"].append(time.monotonic())
+            self._held.add(name)
+        if _is_success(await self._post(f"{extender}/unreserve", body)):
+            self._held.discard(name)
 
     async def _permit(self, agent: str, number: int) -> None:
         cpus = 1 + number % 2
@@ -87,9 +94,10 @@ class Prober:
             "metrics": None,
         }
         answer = await self._post(agent, body)
-        # To shrink is no grant.
-        if answer and cpus > 1 and json.loads(answer)["permit"]["vCPUs"] == cpus:
-            self.good["permit"].append(time.monotonic())
+        if answer:
+            before, self._cpus = self._cpus, json.loads(answer)["permit"]["vCPUs"]
+            if before == 1 and self._cpus == 2:  # to shrink or to stay is no grant
+                self.good["permit"].append(time.monotonic())
 
     async def _post(self, url: str, body: Json) -> bytes | None:
         self.calls += 1
@@ -99,3 +107,7 @@ class Prober:
                 return await answer.read() if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
+
+
+def _is_success(answer: bytes | None) -> bool:
+    return answer is not None and json.loads(answer)["Code"] == "Success"

@@ -9,7 +9,7 @@ from tests.fault.chaos.campaign import Happened, Result
 
 HEAD = (
     *("fault", "times", "recovered after, s"),
-    *("no reserve for, s", "no growth for, s", "dropped by Redis"),
+    *("no reserve for, s", "no growth for, s", "grants dropped by Redis", "noted by offset"),
 )
 """Seconds are median / worst."""
 SHOWN = 20
@@ -39,6 +39,7 @@ def _row(kind: str, happened: Sequence[Happened]) -> str:
         _spread([each.gaps["reserve"] for each in same]),
         _spread([each.gaps["permit"] for each in same]),
         str(sum(each.dropped for each in same)),
+        str(sum(each.noted for each in same)),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -55,7 +56,7 @@ def _totals(results: Sequence[Result], happened: Sequence[Happened]) -> str:
         ("acknowledged grants lost", sum(len(each.lost) for each in results)),
         ("doubled", sum(len(each.doubled) for each in results)),
         ("over-commits", sum(len(each.over_commits) for each in results)),
-        ("dropped by Redis, noticed and repaired", sum(each.dropped for each in happened)),
+        ("grants dropped by Redis, noticed and repaired", sum(each.dropped for each in happened)),
         ("other breaches", sum(len(each.breaches) for each in results)),
     ]
     decided = [seconds for result in results for seconds in result.after_decision]

@@ -32,10 +32,15 @@ class Watcher:
     entries: Counter[str] = field(default_factory=Counter)
     epochs: list[tuple[int, str]] = field(default_factory=list)
     """When each was first seen, in ns, and its name."""
+    losses: list[tuple[int, str]] = field(default_factory=list)
+    """When a replica was seen to note that a new primary lacks what was told (`dropped`), or that
+    nobody can say (`unclear`), in ns.
+    """
     primaries: list[tuple[float, int]] = field(default_factory=list)
     """Since when Sentinels name which port, in s of the monotonic clock."""
     _last: str = "0"
     _is_settled: bool = True
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -45,6 +50,10 @@ class Watcher:
 
     async def look(self) -> None:
         """Once."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         primary = await asyncio.to_thread(self.group.primary)
         if primary is None:
             return
@@ -75,6 +84,8 @@ class Watcher:
 
     def _judge(self, entry: JournalEntry, at: str) -> None:
         self.entries[entry.what] += 1
+        if entry.what in ("dropped", "unclear"):
+            self.losses.append((time.monotonic_ns(), entry.what))
         if entry.what in ("suspect", "lost"):
             self._is_settled = False
         elif entry.what in ("settle", "build"):

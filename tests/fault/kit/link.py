@@ -37,8 +37,8 @@ class _Pair:
     def end(self, *, by_reset: bool) -> None:
         for writer in filter(None, (self.client, self.server)):
             taken = writer.get_extra_info("socket")
-            if by_reset and taken is not None:  # None: it has ended already
-                with contextlib.suppress(OSError):
+            if by_reset and taken is not None:
+                with contextlib.suppress(OSError, ValueError):  # it has ended already
                     taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             writer.transport.abort()
         for task in self.tasks:
