@@ -71,6 +71,18 @@ class LedgerUnavailable(ServiceError):
         self.may_have_applied = may_have_applied
 
 
+class LedgerUnfit(LedgerUnavailable):
+    """The Redis that was found would lose what it is told; `problems` says how it is set up."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("Redis is not set up for this: " + "; ".join(problems))
+        self.problems = problems
+
+    def at_start(self) -> ConfigError:
+        """The same for whoever has just been started: nothing is to be waited for."""
+        return ConfigError([f"redis.url: {problem}" for problem in self.problems])
+
+
 class ClusterUnavailable(ServiceError):
     """The Kubernetes API, or what stands in for it, gave no usable answer."""
 

@@ -162,6 +162,22 @@ class Server:
             self._process = None
 
 
+class SentinelServer(Server):
+    """A real Sentinel, of the same binary, that watches nothing yet."""
+
+    def _settings(self) -> list[str]:  # type: ignore[explicit-override]  # from Python 3.12 on
+        config = self.folder / "sentinel.conf"
+        config.touch()
+        return [str(config), "--sentinel", *super()._settings()[:8]]
+
+    def watch(self, server: Server) -> None:
+        """Name this server as the primary, from now on."""
+        with self.client() as client:
+            if client.execute_command("SENTINEL", "MASTERS"):
+                client.execute_command("SENTINEL", "REMOVE", "main")
+            client.execute_command("SENTINEL", "MONITOR", "main", "127.0.0.1", server.port, "1")
+
+
 def binary(kind: Kind) -> str:
     """The server's program. A missing one fails the test: a skip would hide it."""
     if kind == "valkey":

@@ -89,7 +89,7 @@ class _Doors:
         return text_answer(200, "ok")
 
     async def readyz(self, _: web.Request) -> web.Response:
-        """The ledger is built and its Redis answers."""
+        """The ledger is built, and a grant made now could be told."""
         if self._health.is_stopping():
             return text_answer(503, "stopping")
         if self._health.is_starting():

@@ -35,7 +35,7 @@ from autoscale_enforcer.config.settings import (
     read_secret,
     read_token,
 )
-from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
+from autoscale_enforcer.errors import ConfigError, LedgerUnavailable, LedgerUnfit
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Durability, Waiting
@@ -283,6 +283,8 @@ async def _until_built(ledger: Ledger) -> None:
             _refuse_newer(guard)
             if guard.state not in ("UNBUILT", "OLDER"):
                 return
+        except LedgerUnfit as error:
+            raise error.at_start() from error
         except LedgerUnavailable as error:
             log.warning("waiting for Redis: %s", error)
         await asyncio.sleep(0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from autoscale_enforcer.api.replica import ledger_settings
 from autoscale_enforcer.config.settings import Settings
@@ -13,7 +14,8 @@ from autoscale_enforcer.ledger.ledger import Ledger
 @asynccontextmanager
 async def open_books(settings: Settings) -> AsyncIterator[Ledger]:
     """The ledger behind these settings. Raises ConfigError where they cannot be used."""
-    ledger = Ledger.open(ledger_settings(settings))
+    # What can still be saved of a ledger is not refused for how its server is set up.
+    ledger = Ledger.open(replace(ledger_settings(settings), checks_server=False))
     try:
         yield ledger
     finally:

@@ -36,6 +36,7 @@ from autoscale_enforcer.errors import (
     ClusterUnavailable,
     ConfigError,
     LedgerUnavailable,
+    LedgerUnfit,
     ObjectError,
 )
 from autoscale_enforcer.ledger.ledger import Ledger
@@ -174,6 +175,8 @@ async def _claim(source: KubernetesSource, ledger: Ledger) -> None:
         try:
             cluster = await source.cluster_uid()
             keep, owner = await ledger.claim(cluster)
+        except LedgerUnfit as error:
+            raise error.at_start() from error
         except (ClusterUnavailable, LedgerUnavailable) as error:
             log.warning("waiting: %s", error)
             await asyncio.sleep(RETRY_AFTER)

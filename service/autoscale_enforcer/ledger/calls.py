@@ -28,6 +28,8 @@ class LedgerSettings:
     connection: ConnectionSettings
     waiting: Waiting = field(default_factory=Waiting)
     """How safe a change must be before it is told."""
+    checks_server: bool = True
+    """Refuse a Redis that is set up so that it would lose what it is told."""
     cluster: str = "default"
     """Hash tag of the keys: one ledger for each Kubernetes cluster."""
     hold_lifetime: timedelta = timedelta(seconds=30)

@@ -16,10 +16,11 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from autoscale_enforcer.errors import LedgerUnavailable, ScriptContractError
+from autoscale_enforcer.errors import LedgerUnavailable, LedgerUnfit, ScriptContractError
 from autoscale_enforcer.ledger.connection import Connector
 from autoscale_enforcer.ledger.durability import Waiting
 from autoscale_enforcer.ledger.faults import is_lost_connection, why
+from autoscale_enforcer.ledger.fitness import Finding, findings
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.link import Command, Link, Wire
 from autoscale_enforcer.ledger.schema import SCHEMA, mismatch
@@ -86,6 +87,8 @@ class ExchangeSettings:
     """False where the server has neither INFO nor ROLE."""
     journal_length: int
     waiting: Waiting
+    checks_server: bool = False
+    """Look at how each server is set up that is found, and refuse one that would lose things."""
 
 
 class Exchange:
@@ -101,7 +104,10 @@ class Exchange:
         self._keys, self._scripts, self._settings = keys, scripts, settings
         self._link = Link(connector, self._prepare)
         self._told: Told | None = None
+        self._telling: Told | None = None
+        """What the round trip in flight will have told."""
         self._epoch = ""
+        self._findings: list[Finding] = []
         self._is_doubtful, self._doubted_at = False, -DOUBT_EVERY
         self.guard: Guard | None = None
         self.noticed = Noticed()
@@ -138,6 +144,7 @@ class Exchange:
 
     async def _round_trip(self, calls: list[Call], take: Take) -> list[Any]:
         """Twice, where scripts were flushed."""
+        self._telling = None
         async with self._link.wire() as wire:
             answers = await self._execute(wire, calls, take)
             missing = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
@@ -147,7 +154,11 @@ class Exchange:
                 for index, answer in zip(missing, found, strict=True):
                     answers[index] = answer
             await self._look_back(wire)
+        self._note_told()
         return answers
+
+    def _note_told(self) -> None:
+        self._told = self._telling or self._told
 
     async def _execute(self, wire: Wire, calls: Sequence[Call], take: Take) -> list[Any]:
         tells = self._settings.watch_replid and any(call.tells for call in calls)
@@ -209,7 +220,7 @@ class Exchange:
                     for call, answer in zip(calls, answers, strict=True)
                 ]
         if self.guard and self.guard.replid and not isinstance(role, Exception):
-            self._told = Told(self.guard.replid, int(role[1]))
+            self._telling = Told(self.guard.replid, int(role[1]))
         return answers
 
     async def _doubt(self) -> None:
@@ -244,7 +255,20 @@ class Exchange:
 
     async def _prepare(self, wire: Wire) -> None:
         self.noticed.connects += 1
+        if self._settings.checks_server:
+            await self._check(wire)
         await self._load_scripts(wire)
+
+    async def _check(self, wire: Wire) -> None:
+        found = await findings(wire, self._settings.waiting.durability)
+        if found != self._findings:
+            self._findings = found
+            for each in found:
+                log.log(
+                    logging.ERROR if each.is_refused else logging.WARNING, "Redis: %s", each.words
+                )
+        if refused := [each.words for each in found if each.is_refused]:
+            raise LedgerUnfit(refused)
 
     async def _load_scripts(self, wire: Wire) -> None:
         loads = [("SCRIPT", "LOAD", script.text) for script in self._scripts.values()]

@@ -32,6 +32,7 @@ class Ledger(Holds, Facts, Reads, Leading, Orders):
             journal_length=settings.journal_length,
             call_budget=settings.call_budget,
             waiting=settings.waiting,
+            checks_server=settings.checks_server,
         )
         ledger = cls(settings, pipeline)
         pipeline.exchange.on_loss = ledger.note_loss

@@ -42,6 +42,7 @@ class Pipeline:
         journal_length: int,
         call_budget: timedelta,
         waiting: Waiting = NO_WAITING,
+        checks_server: bool = False,
     ) -> None:
         self._scripts = scripts
         self.watch_replid = watch_replid
@@ -50,7 +51,10 @@ class Pipeline:
             keys,
             scripts,
             ExchangeSettings(
-                watch_replid=watch_replid, journal_length=journal_length, waiting=waiting
+                watch_replid=watch_replid,
+                journal_length=journal_length,
+                waiting=waiting,
+                checks_server=checks_server,
             ),
         )
         self._budget = call_budget.total_seconds()

@@ -22,7 +22,7 @@ from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from tests.conftest import StartServer
 from tests.support.books import SETTINGS
-from tests.support.servers import Server, free_port
+from tests.support.servers import SentinelServer, Server, free_port
 
 CLUSTER_INFO = "return redis.call('CLUSTER', 'INFO')"
 SLOT_KEY = "ae:{t}:nodes"
@@ -175,22 +175,6 @@ async def test_pool_is_bounded_and_waits(valkey_server: Server, first_client: Fi
 
 
 # Sentinel
-
-
-class SentinelServer(Server):
-    """A real Sentinel, of the same binary, that watches nothing yet."""
-
-    def _settings(self) -> list[str]:  # type: ignore[explicit-override]  # from Python 3.12 on
-        config = self.folder / "sentinel.conf"
-        config.touch()
-        return [str(config), "--sentinel", *super()._settings()[:8]]
-
-    def watch(self, server: Server) -> None:
-        """Name this server as the primary, from now on."""
-        with self.client() as client:
-            if client.execute_command("SENTINEL", "MASTERS"):
-                client.execute_command("SENTINEL", "REMOVE", "main")
-            client.execute_command("SENTINEL", "MONITOR", "main", "127.0.0.1", server.port, "1")
 
 
 @pytest.fixture
