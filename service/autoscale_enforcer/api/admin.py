@@ -16,6 +16,7 @@ import msgspec
 from aiohttp import web
 
 from autoscale_enforcer.api.change_rights import changes_need_token
+from autoscale_enforcer.api.explaining import amounts, explanation
 from autoscale_enforcer.api.http import application, json_answer, text_answer
 from autoscale_enforcer.api.metrics import CONTENT_TYPE as METRICS_CONTENT_TYPE
 from autoscale_enforcer.api.metrics import Metrics
@@ -28,7 +29,6 @@ from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.ledger.transfer import read_books
 from autoscale_enforcer.ledger.verify import breaches
 from autoscale_enforcer.model.ids import NodeName, pod_name
-from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow
 
 
@@ -63,6 +63,7 @@ def admin_app(
     app.router.add_get("/api/v1/nodes", doors.nodes)
     app.router.add_get("/api/v1/nodes/{name}", doors.node)
     app.router.add_get("/api/v1/pods/{namespace}/{name}", doors.pod)
+    app.router.add_get("/api/v1/explain/{namespace}/{name}", doors.explain)
     app.router.add_get("/api/v1/verify", doors.verify)
     if orders:
         app.router.add_post("/api/v1/freeze", orders.freeze)
@@ -146,6 +147,21 @@ class _Doors:
             {"uid": known.uid, **pod_document(known.row), "problem": fact.problem if fact else ""}
         )
 
+    async def explain(self, request: web.Request) -> web.Response:
+        """What filter would say of one pod, on every node or on one, with numbers."""
+        name = pod_name(request.match_info["namespace"], request.match_info["name"])
+        known = await self._ledger.read_pod(name=name)
+        if known is None:
+            return text_answer(404, f"pod {name} is not known")
+        fact = unpack_fact(known)
+        document = explanation(await self._mirror(), known.row)
+        if node := request.query.get("node"):
+            document["nodes"] = [each for each in document["nodes"] if each["name"] == node]
+            if not document["nodes"]:
+                return text_answer(404, f"node {node} is not known")
+        problem = fact.problem if fact else ""
+        return _json({"uid": known.uid, **pod_document(known.row), "problem": problem, **document})
+
     async def verify(self, _: web.Request) -> web.Response:
         """Everything that does not hold of the ledger."""
         found = breaches(await read_books(self._ledger))
@@ -160,12 +176,12 @@ def node_document(mirror: Mirror, name: NodeName, row: NodeRow) -> dict[str, Any
     """A node as people and programs read it."""
     return {
         "name": name,
-        "capacity": _amounts(row.capacity),
-        "reserved": _amounts(row.reserved),
-        "committed": _amounts(row.committed),
-        "ignored": _amounts(row.ignored),
-        "pressure": _amounts(row.pressure),
-        "migrating": _amounts(row.migrating),
+        "capacity": amounts(row.capacity),
+        "reserved": amounts(row.reserved),
+        "committed": amounts(row.committed),
+        "ignored": amounts(row.ignored),
+        "pressure": amounts(row.pressure),
+        "migrating": amounts(row.migrating),
         "pods": row.pods,
         "overCapacity": row.over_capacity,
         "absent": bool(row.absent),
@@ -183,16 +199,12 @@ def pod_document(row: PodRow) -> dict[str, Any]:
         "stage": row.stage,
         "vm": bool(row.vm),
         "autoscaling": bool(row.scaled),
-        "amount": _amounts(row.amount),
-        "charge": _amounts(row.charge),
-        "asked": _amounts(row.asked),
+        "amount": amounts(row.amount),
+        "charge": amounts(row.charge),
+        "asked": amounts(row.asked),
         "ignored": bool(row.ignored),
         "resourceVersion": row.rv,
     }
-
-
-def _amounts(amount: Resources) -> dict[str, int]:
-    return {"cpuMilli": amount.cpu, "memoryBytes": amount.mem}
 
 
 def _json(document: dict[str, Any]) -> web.Response:

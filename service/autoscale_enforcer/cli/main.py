@@ -49,6 +49,10 @@ COMMANDS: dict[str, LazyCommand] = {
         "autoscale_enforcer.cli.status:status",
         "Show what every node has and what is reserved on it.",
     ),
+    "explain": LazyCommand(
+        "autoscale_enforcer.cli.explain:explain",
+        "Show where one pod may go, and why not elsewhere.",
+    ),
     "verify": LazyCommand(
         "autoscale_enforcer.cli.verify:verify",
         "Recompute the ledger's sums and print whatever does not add up.",
