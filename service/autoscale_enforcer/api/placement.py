@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.resources import NOTHING, Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow, newer
-from autoscale_enforcer.policy.fit import Reason, could_ever_fit, short_of
+from autoscale_enforcer.policy.fit import Reason, could_ever_fit, refusals, short_of
 
 UNRESOLVABLE = frozenset({Reason.TOO_SMALL, Reason.UNREADABLE, Reason.FROZEN})
 """No pod leaving a node changes these: kube-scheduler need not look for victims there."""
@@ -24,6 +24,8 @@ class Placement:
     """What it needs: the newer of what was sent and what the ledger has."""
     own: PodRow | None
     """What it holds already."""
+    charge: Resources
+    """What a node would pay for it."""
     templates: Mapping[NodeName, NodeRow] = field(default_factory=dict)
     """Nodes that nobody knows, as the request describes them: a cluster-autoscaler asks whether a
     node that it might add would do."""
@@ -39,7 +41,8 @@ class Placement:
     ) -> Placement:
         """`sent` is what the request says of the pod, `known` the ledger's row of it."""
         wanted = known if known and newer(known.rv, sent.rv) else sent
-        return cls(mirror, wanted, known if known and known.holds else None, templates)
+        own = known if known and known.holds else None
+        return cls(mirror, wanted, own, wanted.overcommit.charge(wanted.amount), templates)
 
     def node(self, name: NodeName) -> NodeRow | None:
         """The node in the ledger, else as the request describes it; None: neither."""
@@ -52,11 +55,6 @@ class Placement:
         if self.own and self.own.stage in ("binding", "bound"):
             return NodeName(self.own.node)
         return None
-
-    @property
-    def charge(self) -> Resources:
-        """What a node would pay for it."""
-        return self.wanted.overcommit.charge(self.wanted.amount)
 
     def why_not(self, name: NodeName) -> Reason | None:
         """Why the pod may not go to that node; None: it may."""
@@ -80,10 +78,26 @@ class Placement:
             had=self.held_on(name),
         )
 
+    def refusals(self, names: Collection[NodeName]) -> dict[NodeName, Reason]:
+        """Why the pod may not go to each of these nodes; left out: it may."""
+        if self.fixed_to or self.wanted.broken or not self.mirror.is_open:
+            return self._one_by_one(names)
+        found = refusals(names, self.mirror.rooms, self.charge, otherwise=self.why_not)
+        if self.own and self.own.node in names:
+            here = NodeName(self.own.node)
+            found.pop(here, None)
+            found |= self._one_by_one([here])
+        return found
+
+    def _one_by_one(self, names: Collection[NodeName]) -> dict[NodeName, Reason]:
+        reasons = ((name, self.why_not(name)) for name in names)
+        return {name: reason for name, reason in reasons if reason}
+
     def is_frozen(self, name: NodeName) -> bool:
         """Grants are stopped there, and it would take one: it does not hold as much already."""
-        asks_more = self.charge.at_most(self.held_on(name)) != self.charge
-        return asks_more and self.mirror.is_frozen(name)
+        if not self.mirror.is_frozen(name):
+            return False
+        return self.charge.at_most(self.held_on(name)) != self.charge
 
     def held_on(self, name: NodeName) -> Resources:
         """What it holds on that node already."""
@@ -92,11 +106,3 @@ class Placement:
     def taken_by_others(self, name: NodeName, node: NodeRow) -> Resources:
         """What filter sees as taken there: ignored namespaces too, so that fillers get evicted."""
         return node.reserved + node.ignored - self.held_on(name)
-
-
-def largest_capacity(mirror: Mirror) -> Resources:
-    """The largest CPU and the largest memory of any node in the ledger."""
-    largest = NOTHING
-    for node in mirror.nodes.values():
-        largest = largest.at_least(node.capacity)
-    return largest

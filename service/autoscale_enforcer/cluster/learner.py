@@ -36,13 +36,12 @@ class NodeLearner:
 
     async def learn(self, names: Iterable[NodeName]) -> None:
         """Make nodes known that the mirror lacks; gives up in silence, for the watch goes on."""
-        known = self._ledger.mirror.nodes
+        rooms = self._ledger.mirror.rooms
         now = time.monotonic()
         unknown = [
             name
             for name in names
-            if (name not in known or known[name].absent)
-            and now - self._asked_at.get(name, -FORGET_AFTER) >= FORGET_AFTER
+            if name not in rooms and now - self._asked_at.get(name, -FORGET_AFTER) >= FORGET_AFTER
         ][:AT_ONCE]
         if not unknown:
             return

@@ -11,7 +11,8 @@ from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.freezes import EVERYWHERE, Freeze
 from autoscale_enforcer.ledger.pipeline import Pipeline
 from autoscale_enforcer.model.ids import NodeName
-from autoscale_enforcer.model.rows import NodeRow
+from autoscale_enforcer.model.resources import Resources
+from autoscale_enforcer.model.rows import NodeRow, Room
 
 
 class Mirror:
@@ -23,6 +24,9 @@ class Mirror:
         """Each change of a node's row since has raised the version by one."""
         self._queued: Call | None = None
         self.nodes: dict[NodeName, NodeRow] = {}
+        self.rooms: dict[NodeName, Room] = {}
+        """The same of those that are present, reduced to what a filter compares."""
+        self._largest: Resources | None = None
         self.freezes: dict[str, Freeze] = {}
         """By node, or EVERYWHERE."""
         self.is_suspect = True
@@ -37,6 +41,23 @@ class Mirror:
                 self._pipeline.script("read_changes"), self._since, on_answer=self._take
             )
         await self._pipeline.run(queued)
+
+    @property
+    def largest(self) -> Resources:
+        """The largest CPU and the largest memory of any node."""
+        if self._largest is None:
+            rooms = self.rooms.values()
+            self._largest = Resources(
+                max((room[2] for room in rooms), default=0),
+                max((room[3] for room in rooms), default=0),
+            )
+        return self._largest
+
+    @property
+    def is_open(self) -> bool:
+        """No node is unsettled or frozen: room alone decides."""
+        is_settled = not self.is_suspect and self._pipeline.redis_us() >= self._settle_us
+        return is_settled and not self.freezes
 
     def is_unsettled(self, row: NodeRow) -> bool:
         """What was promised there before a loss may be missing: nothing may be placed yet."""
@@ -58,15 +79,22 @@ class Mirror:
             return
         epoch, version, state, settle_ms, freezes, *pairs = rest
         if word == "FULL":
-            self.nodes = {}
+            self.nodes, self.rooms = {}, {}
         for name, row in zip(pairs[::2], pairs[1::2], strict=True):
-            node = NodeName(name.decode())
-            if row:
-                self.nodes[node] = NodeRow.decode(row.decode())
-            else:
-                self.nodes.pop(node, None)
+            self._put(NodeName(name.decode()), NodeRow.decode(row.decode()) if row else None)
         self._epoch, self.version = epoch.decode(), version
         self.is_suspect = state != b"settled"
         self._settle_us = settle_ms * 1000
         found = zip(freezes[::2], freezes[1::2], strict=True)
         self.freezes = {each.node: each for each in (Freeze.decode(*pair) for pair in found)}
+
+    def _put(self, name: NodeName, row: NodeRow | None) -> None:
+        self.nodes.pop(name, None)
+        before = self.rooms.pop(name, None)
+        if row:
+            self.nodes[name] = row
+        if row and not row.absent:
+            self.rooms[name] = row.room
+        after = self.rooms.get(name)
+        if (before or ())[2:] != (after or ())[2:]:
+            self._largest = None  # another capacity

@@ -52,14 +52,13 @@ def first_bad_name(names: Sequence[str]) -> tuple[int, str] | None:
     Thousands of node names come with every filter: the usual case, all good, costs one pass.
     """
     together = "".join(names)
-    lengths = [len(name) for name in names]
     if (
-        min(lengths, default=1) > 0
-        and max(lengths, default=1) <= MAX_NAME_CHARACTERS
+        "" not in names
+        and NO_NAME not in names
+        and max(map(len, names), default=1) <= MAX_NAME_CHARACTERS
         and together.isprintable()
         and " " not in together
         and "/" not in together
-        and NO_NAME not in names
     ):
         return None
     problems = ((index, name_problem(name)) for index, name in enumerate(names))

@@ -16,6 +16,10 @@ from autoscale_enforcer.model.resources import OVERCOMMIT_ONE, Overcommit, Resou
 
 NO_WORD = "-"
 
+Room = tuple[int, int, int, int]
+"""What filter compares a pod with, as plain numbers for the thousands of nodes that it looks at:
+CPU and memory that are left, pods of ignored namespaces counted; then the node's whole capacity."""
+
 
 class Stage(StrEnum):
     """How far a pod's reservation has come; it only goes forward, but for a release."""
@@ -134,6 +138,16 @@ class NodeRow(_Row):
     def migrating(self) -> Resources:
         """Charges of migration sources."""
         return Resources(self.migrating_cpu, self.migrating_mem)
+
+    @property
+    def room(self) -> Room:
+        """What is left of it, below 0 where facts have brought it over, and its capacity."""
+        return (
+            self.cap_cpu - self.reserved_cpu - self.ignored_cpu,
+            self.cap_mem - self.reserved_mem - self.ignored_mem,
+            self.cap_cpu,
+            self.cap_mem,
+        )
 
     @property
     def over_capacity(self) -> bool:

@@ -6,10 +6,12 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
+from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.resources import NOTHING, Resources
-from autoscale_enforcer.model.rows import NodeRow
+from autoscale_enforcer.model.rows import NodeRow, Room
 
 
 class Reason(StrEnum):
@@ -55,3 +57,39 @@ def short_of(
 def could_ever_fit(node: NodeRow, charge: Resources) -> bool:
     """Whether the pod would fit if everything else left the node."""
     return short_of(capacity=node.capacity, taken=NOTHING, charge=charge) is None
+
+
+def refusals(
+    names: Iterable[NodeName],
+    rooms: Mapping[NodeName, Room],
+    charge: Resources,
+    *,
+    otherwise: Callable[[NodeName], Reason | None],
+) -> dict[NodeName, Reason]:
+    """Why a pod that holds nothing may not go to each of these nodes; left out: it may.
+
+    `could_ever_fit` and `short_of` for thousands of nodes at once. A node without a room is judged
+    by `otherwise`.
+    """
+    found: dict[NodeName, Reason] = {}
+    cpu, mem = charge.cpu or _NOT_ASKED, charge.mem or _NOT_ASKED
+    for name in names:
+        room = rooms.get(name)
+        if room is None:
+            reason = otherwise(name)
+            if reason:
+                found[name] = reason
+            continue
+        cpu_left, mem_left, cap_cpu, cap_mem = room
+        if cpu > cpu_left or mem > mem_left:
+            if cpu > cap_cpu or mem > cap_mem:
+                found[name] = Reason.TOO_SMALL
+            elif cpu <= cpu_left:
+                found[name] = Reason.MEMORY
+            else:
+                found[name] = Reason.CPU if mem <= mem_left else Reason.BOTH
+    return found
+
+
+_NOT_ASKED = -(1 << 62)
+"""Below whatever is left of a node: a resource of which nothing is asked is not judged."""

@@ -5,7 +5,6 @@ Pure: no I/O, no clock, and the only randomness is what the caller hands in.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from autoscale_enforcer.config.scheduler_config import ScoreShape
@@ -18,47 +17,52 @@ _NOISE = 1e-9
 """Far below any difference that counts; lifts what should be exactly half but came out below it."""
 
 
-def score_node(
-    *,
-    shape: ScoreShape,
-    capacity: Resources,
-    used_after: Resources,
-    largest: Resources,
-    fits: bool,
-    pick: Callable[[int], int] | None = None,
-) -> int:
-    """The node's score once the pod is on it: the lower of CPU's and memory's, 10 at best.
+Score = Callable[[int, int, int, int], int]
+"""Capacity in CPU and memory, and what of it will be used: the node's score."""
 
-    0 says that the pod does not fit, or that the node has no CPU or no memory at all; a node that
-    fits gets at least 1. Between, the nearest whole number counts, a half going up. `largest` is
-    the largest capacity of any node, CPU and memory each on its own. `pick`, where scores are to
-    be randomised, is given the true score n and answers any of 1..n; it is not asked about 0.
+
+def scorer(
+    shape: ScoreShape, largest: Resources, pick: Callable[[int], int] | None = None
+) -> Score:
+    """Scores nodes for one pod: thousands in one call, so what they share is worked out here, once.
+
+    A node's score is the lower of CPU's and memory's, from 1 to 10, and 0 where it has no CPU or no
+    memory at all. Between, the nearest whole number counts, a half going up. `largest` is the
+    largest capacity of any node, CPU and memory each on its own. `pick`, where scores are to be
+    randomised, is given the true score n and answers any of 1..n; it is not asked about 0.
     """
-    if not fits or min(capacity.cpu, capacity.mem, largest.cpu, largest.mem) <= 0:
-        return 0
-    lower = min(
-        _scaled_worth(shape, capacity.cpu, used_after.cpu, largest.cpu),
-        _scaled_worth(shape, capacity.mem, used_after.mem, largest.mem),
-    )
-    score = min(max(math.floor(lower * MAX_SCORE + 0.5 + _NOISE), 1), MAX_SCORE)
-    return pick(score) if pick else score
+    worth = worth_by(shape)
+    most_cpu, most_mem = largest.cpu, largest.mem
+
+    def score(cap_cpu: int, cap_mem: int, used_cpu: int, used_mem: int) -> int:
+        if cap_cpu <= 0 or cap_mem <= 0 or most_cpu <= 0 or most_mem <= 0:
+            return 0
+        cpu, mem = worth(used_cpu / cap_cpu), worth(used_mem / cap_mem)
+        # `largest` may come from a moment before this node grew.
+        if cap_cpu < most_cpu:
+            cpu *= cap_cpu / most_cpu
+        if cap_mem < most_mem:
+            mem *= cap_mem / most_mem
+        rounded = int((min(mem, cpu)) * MAX_SCORE + 0.5 + _NOISE)
+        found = max(rounded, 1)
+        return pick(found) if pick else found
+
+    return score
 
 
-def worth(shape: ScoreShape, used: float) -> float:
-    """The worth, 0 to 1, of a node of which the share `used` is taken (0 to 1)."""
-    peak = shape.score_peak
-    if used < peak:
-        return shape.min_usage_score + (1 - shape.min_usage_score) * (used / peak)
-    if used > peak:
-        return shape.max_usage_score + (1 - shape.max_usage_score) * ((1 - used) / (1 - peak))
-    return 1.0
+def worth_by(shape: ScoreShape) -> Callable[[float], float]:
+    """The worth, 0 to 1, of a node by the share of it that is taken.
 
-
-def _scaled_worth(shape: ScoreShape, capacity: int, used: int, largest: int) -> float:
-    """One resource's worth, times the node's size.
-
-    Facts may have brought a node over its capacity, and `largest` may come from a moment before
-    this node grew; neither may lead out of 0..1.
+    Facts may have brought a node over its capacity: a share beyond 0..1 is worth what its end is.
     """
-    share = min(max(used / capacity, 0.0), 1.0)
-    return worth(shape, share) * min(capacity / largest, 1.0)
+    peak, low, high = shape.score_peak, shape.min_usage_score, shape.max_usage_score
+    up = (1 - low) / peak if peak > 0 else 0.0
+    down = (1 - high) / (1 - peak) if peak < 1 else 0.0
+
+    def worth(used: float) -> float:
+        share = 0.0 if used < 0 else min(used, 1.0)
+        if share < peak:
+            return low + up * share
+        return high + down * (1 - share) if peak < 1 else 1.0
+
+    return worth

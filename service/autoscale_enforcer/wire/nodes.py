@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import msgspec
 
@@ -90,7 +91,7 @@ def _checked_names(names: list[str]) -> tuple[NodeName, ...]:
     if bad:
         index, problem = bad
         raise WireError(f"NodeNames[{index}]", problem)
-    return tuple(map(NodeName, dict.fromkeys(names)))
+    return tuple(cast("Iterable[NodeName]", dict.fromkeys(names)))
 
 
 def _name_of(item: msgspec.Raw, index: int) -> NodeName:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,23 @@ from hypothesis import strategies as st
 
 from autoscale_enforcer.config.scheduler_config import ScoreShape
 from autoscale_enforcer.model.resources import Resources
-from autoscale_enforcer.policy.score import MAX_SCORE, score_node, worth
+from autoscale_enforcer.policy.score import MAX_SCORE, scorer, worth_by
 
 GIB = 1 << 30
 SHAPE = ScoreShape()
 BIG = Resources(64_000, 256 * GIB)
+
+
+def score_node(
+    *,
+    shape: ScoreShape = SHAPE,
+    capacity: Resources,
+    used_after: Resources,
+    largest: Resources,
+    pick: Callable[[int], int] | None = None,
+) -> int:
+    score = scorer(shape, largest, pick)
+    return score(capacity.cpu, capacity.mem, used_after.cpu, used_after.mem)
 
 
 def half(amount: Resources) -> Resources:
@@ -23,44 +36,41 @@ def half(amount: Resources) -> Resources:
 
 @pytest.mark.parametrize(
     ("used", "expected"),
-    [(0.0, 0.5), (0.4, 0.75), (0.8, 1.0), (0.9, 0.5), (1.0, 0.0)],
-    ids=["empty", "halfway up", "peak", "halfway down", "full"],
+    [(0.0, 0.5), (0.4, 0.75), (0.8, 1.0), (0.9, 0.5), (1.0, 0.0), (-0.1, 0.5), (1.1, 0.0)],
+    ids=["empty", "halfway up", "peak", "halfway down", "full", "less than empty", "over"],
 )
 def test_worth_follows_both_lines(used: float, expected: float) -> None:
-    assert worth(SHAPE, used) == pytest.approx(expected)
+    assert worth_by(SHAPE)(used) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("peak", "used", "expected"),
-    [(0.0, 0.0, 1.0), (0.0, 0.5, 0.6), (1.0, 1.0, 1.0), (1.0, 0.5, 0.65)],
+    [
+        *((0.0, -0.1, 1.0), (0.0, 0.0, 1.0), (0.0, 0.5, 0.6)),
+        *((1.0, 0.5, 0.65), (1.0, 1.0, 1.0), (1.0, 1.1, 1.0)),
+    ],
 )
 def test_worth_with_the_peak_at_an_end_is_one_line(
     peak: float, used: float, expected: float
 ) -> None:
     shape = ScoreShape(min_usage_score=0.3, max_usage_score=0.2, score_peak=peak)
 
-    assert worth(shape, used) == pytest.approx(expected)
+    assert worth_by(shape)(used) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("capacity", "used", "fits", "expected"),
+    ("capacity", "used", "expected"),
     [
-        (BIG, half(BIG), True, 8),
-        (Resources(16_000, 64 * GIB), Resources(8_000, 32 * GIB), True, 2),
-        (Resources(64_000, 256 * GIB), Resources(64_000, 256 * GIB), False, 0),
-        (Resources(0, 0), Resources(0, 0), True, 0),
+        (BIG, half(BIG), 8),
+        (Resources(16_000, 64 * GIB), Resources(8_000, 32 * GIB), 2),
+        (Resources(0, 0), Resources(0, 0), 0),
     ],
-    ids=["n-big", "n-small", "n-full", "n-zero"],
+    ids=["n-big", "n-small", "n-zero"],
 )
-def test_score_follows_use_and_size(
-    capacity: Resources, used: Resources, fits: bool, expected: int
-) -> None:
+def test_score_follows_use_and_size(capacity: Resources, used: Resources, expected: int) -> None:
     """Scores once followed the size alone, or left the range (row 4): a node a quarter the size
     and as full scores a quarter."""
-    scores = {
-        score_node(shape=SHAPE, capacity=capacity, used_after=used, largest=BIG, fits=fits)
-        for _ in range(200)
-    }
+    scores = {score_node(capacity=capacity, used_after=used, largest=BIG) for _ in range(200)}
 
     assert scores == {expected}
 
@@ -70,11 +80,9 @@ def test_score_varies_within_one_and_the_true_score_when_picked_at_random() -> N
     dice = random.Random(4)
     scores = {
         score_node(
-            shape=SHAPE,
             capacity=BIG,
             used_after=half(BIG),
             largest=BIG,
-            fits=True,
             pick=lambda best: dice.randint(1, best),
         )
         for _ in range(200)
@@ -84,18 +92,16 @@ def test_score_varies_within_one_and_the_true_score_when_picked_at_random() -> N
 
 
 @pytest.mark.parametrize(
-    ("capacity", "fits"), [(BIG, False), (Resources(0, GIB), True), (Resources(1000, 0), True)]
+    "capacity", [Resources(0, GIB), Resources(1000, 0)], ids=["no cpu", "no memory"]
 )
-def test_score_of_zero_is_never_picked_at_random(capacity: Resources, fits: bool) -> None:
+def test_score_of_zero_is_never_picked_at_random(capacity: Resources) -> None:
     def refuse(best: int) -> int:
         raise AssertionError(f"asked about {best}")
 
     score = score_node(
-        shape=SHAPE,
         capacity=capacity,
         used_after=Resources(),
         largest=BIG,
-        fits=fits,
         pick=refuse,
     )
 
@@ -104,11 +110,9 @@ def test_score_of_zero_is_never_picked_at_random(capacity: Resources, fits: bool
 
 def test_score_takes_the_lower_of_cpu_and_memory() -> None:
     score = score_node(
-        shape=SHAPE,
         capacity=Resources(1000, 1000),
         used_after=Resources(800, 900),
         largest=Resources(1000, 1000),
-        fits=True,
     )
 
     assert score == 5
@@ -116,11 +120,9 @@ def test_score_takes_the_lower_of_cpu_and_memory() -> None:
 
 def test_score_scales_cpu_and_memory_each_by_its_own_largest() -> None:
     score = score_node(
-        shape=SHAPE,
         capacity=Resources(1000, 1000),
         used_after=Resources(800, 800),
         largest=Resources(1000, 2000),
-        fits=True,
     )
 
     assert score == 5
@@ -133,11 +135,9 @@ def test_score_scales_cpu_and_memory_each_by_its_own_largest() -> None:
 )
 def test_score_of_a_node_that_fits_is_at_least_one(used: int, expected: int) -> None:
     score = score_node(
-        shape=SHAPE,
         capacity=Resources(1000, 1000),
         used_after=Resources(used, 0),
         largest=Resources(1000, 1000),
-        fits=True,
     )
 
     assert score == expected
@@ -145,11 +145,9 @@ def test_score_of_a_node_that_fits_is_at_least_one(used: int, expected: int) -> 
 
 def test_score_does_not_leave_the_range_when_the_largest_is_out_of_date() -> None:
     score = score_node(
-        shape=SHAPE,
         capacity=Resources(1000, 1000),
         used_after=Resources(800, 800),
         largest=Resources(500, 500),
-        fits=True,
     )
 
     assert score == MAX_SCORE
@@ -166,13 +164,12 @@ AMOUNTS = st.builds(Resources, st.integers(-1, 1 << 30), st.integers(-1, 1 << 46
     capacity=AMOUNTS,
     used=AMOUNTS,
     largest=AMOUNTS,
-    fits=st.booleans(),
 )
 def test_score_is_always_a_whole_number_in_range(
-    shape: ScoreShape, capacity: Resources, used: Resources, largest: Resources, fits: bool
+    shape: ScoreShape, capacity: Resources, used: Resources, largest: Resources
 ) -> None:
-    score = score_node(shape=shape, capacity=capacity, used_after=used, largest=largest, fits=fits)
+    score = score_node(shape=shape, capacity=capacity, used_after=used, largest=largest)
 
     assert type(score) is int
     usable = min(capacity.cpu, capacity.mem, largest.cpu, largest.mem) > 0
-    assert (1 <= score <= MAX_SCORE) if fits and usable else score == 0
+    assert (1 <= score <= MAX_SCORE) if usable else score == 0

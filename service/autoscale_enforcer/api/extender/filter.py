@@ -35,19 +35,14 @@ def _answer(request: FilterRequest, placement: Placement) -> bytes:
     fixed = placement.fixed_to
     if fixed and fixed not in request.nodes.names:
         return encode_filter_error(f"{Reason.ELSEWHERE}: {fixed}")
-    passed: list[NodeName] = []
+    refused = placement.refusals(request.nodes.names)
+    passed = [name for name in request.nodes.names if name not in refused]
+    if not passed and Reason.UNSETTLED in refused.values():
+        return encode_filter_error(Reason.UNSETTLED)
     failed: dict[NodeName, str] = {}
     unresolvable: dict[NodeName, str] = {}
-    for name in request.nodes.names:
-        reason = placement.why_not(name)
-        if reason is None:
-            passed.append(name)
-        elif reason in UNRESOLVABLE:
-            unresolvable[name] = reason
-        else:
-            failed[name] = reason
-    if not passed and Reason.UNSETTLED in failed.values():
-        return encode_filter_error(Reason.UNSETTLED)
+    for name, reason in refused.items():
+        (unresolvable if reason in UNRESOLVABLE else failed)[name] = reason
     return encode_filter_answer(
         request.nodes, passed=passed, failed=failed, unresolvable=unresolvable
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 from autoscale_enforcer.api.extender.desk import Desk
-from autoscale_enforcer.api.placement import Placement, largest_capacity
+from autoscale_enforcer.api.placement import Placement
+from autoscale_enforcer.config.scheduler_config import ScoreShape
 from autoscale_enforcer.errors import ObjectError
 from autoscale_enforcer.model.ids import NodeName
-from autoscale_enforcer.model.resources import NOTHING, Resources
-from autoscale_enforcer.policy.score import score_node
+from autoscale_enforcer.model.resources import NOTHING
+from autoscale_enforcer.policy.score import Score, scorer
 from autoscale_enforcer.wire.extender import FilterRequest, decode_filter_request, encode_scores
 
 
@@ -20,29 +22,40 @@ async def answer_prioritize(desk: Desk, body: bytes) -> bytes:
 
 async def _judge(desk: Desk, request: FilterRequest) -> bytes:
     fact = await desk.read_sent(request.pod)
+    scores = dict.fromkeys(request.nodes.names, 0)
     if isinstance(fact, ObjectError) or fact.problem:
-        return encode_scores(dict.fromkeys(request.nodes.names, 0))
+        return encode_scores(scores)
     placement = await desk.place(fact, request.nodes)
-    largest = largest_capacity(placement.mirror)
-    return encode_scores(
-        {name: _score(desk, placement, name, largest) for name in request.nodes.names}
-    )
+    scores.update(_scores(desk, placement, request.nodes.names))
+    return encode_scores(scores)
 
 
-def _score(desk: Desk, placement: Placement, name: NodeName, largest: Resources) -> int:
-    node = placement.node(name)
-    if node is None:
-        return 0
-    # Ignored namespaces are no use of the node here: their pods give way.
-    others = node.reserved - (NOTHING if placement.wanted.ignored else placement.held_on(name))
-    return score_node(
-        shape=desk.config.current.node_config(name).scoring,
-        capacity=node.capacity,
-        used_after=others + placement.charge,
-        largest=largest,
-        fits=placement.why_not(name) is None,
-        pick=_pick if desk.config.current.randomize_scores else None,
-    )
+def _scores(
+    desk: Desk, placement: Placement, names: tuple[NodeName, ...]
+) -> Iterator[tuple[NodeName, int]]:
+    """Of the nodes that the pod may go to; the others are worth nothing."""
+    config, charge = desk.config.current, placement.charge
+    pick = _pick if config.randomize_scores else None
+    score_by: dict[ScoreShape, Score] = {}
+    refused = placement.refusals(names)
+    for name in names:
+        node = None if name in refused else placement.node(name)
+        if node is None:
+            continue
+        shape = config.node_config(name).scoring
+        if shape not in score_by:
+            score_by[shape] = scorer(shape, placement.mirror.largest, pick)
+        # Ignored namespaces are no use of the node here: their pods give way.
+        own = NOTHING if placement.wanted.ignored else placement.held_on(name)
+        yield (
+            name,
+            score_by[shape](
+                node.cap_cpu,
+                node.cap_mem,
+                node.reserved_cpu + charge.cpu - own.cpu,
+                node.reserved_mem + charge.mem - own.mem,
+            ),
+        )
 
 
 def _pick(true_score: int) -> int:
