@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -64,8 +65,20 @@ async def _serve(settings: Settings) -> None:
     def print_ready(ports: Ports) -> None:
         click.echo(ready_line(settings.replica.name, ports).encode())
         sys.stdout.flush()
+        _spare_what_stays()
 
     await run_replica(settings, on_ready=print_ready, stop=stop)
+
+
+def _spare_what_stays() -> None:
+    """Keep the garbage collector off what start-up has made: nodes, pods, code.
+
+    Untouched it looked through all of it again and again, for a quarter of the time of an agent's
+    request. Requests make no cycles to speak of, so it may also look less often.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def ready_line(name: str, ports: Ports) -> ReadyLine:
