@@ -64,9 +64,9 @@ def read_vm(pod: PodObject, name: str, vm: VmObject | None) -> VmFact:
     """The VM of a pod for which `vm_owner` gave the name; `vm` is its object, where known.
 
     The pod's annotations count; without that of its resources (NeonVM before v0.27) the VM object
-    does, with its label for autoscaling and its overcommit. Of a pod that has it the object is never
-    asked, so that whoever sees the pod alone, in a filter, knows the same of it. Raises ObjectError
-    whose words name what is missing or broken.
+    does, with its label for autoscaling and its overcommit. Of a pod that has it the object is
+    never asked, so that whoever sees the pod alone, in a filter, knows the same of it. Raises
+    ObjectError whose words name what is missing or broken.
     """
     pod_metadata = pod.metadata or Metadata()
     vm_metadata = (vm and vm.metadata) or Metadata()
