@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 import click
-import uvloop
 
+from autoscale_enforcer.api.door.server_settings import run_loop
 from autoscale_enforcer.api.ports import Ports
 from autoscale_enforcer.api.replica import run_replica
 from autoscale_enforcer.cli.exit_codes import WrongUseError, exit_code_table
@@ -52,7 +52,7 @@ def serve(**given: Any) -> None:
     _log_to_stderr()
     with exit_codes():
         try:
-            uvloop.run(_serve(settings))
+            run_loop(_serve(settings))
         except ConfigError as error:
             raise WrongUseError(under_options(error.problems)) from error
 

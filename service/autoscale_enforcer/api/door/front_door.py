@@ -21,14 +21,17 @@ from aiohttp import web
 
 from autoscale_enforcer.api.door.connection import Connection
 from autoscale_enforcer.api.door.places import Place, Places
+from autoscale_enforcer.api.door.server_settings import (
+    BACKLOG,
+    WRITE_SECONDS,
+    connection_settings,
+    runner_settings,
+)
 from autoscale_enforcer.api.door.turns import Turns
 from autoscale_enforcer.config.settings import LimitSettings
 from autoscale_enforcer.errors import ConfigError
 
 log = logging.getLogger(__name__)
-
-BACKLOG = 1024
-"""Connections that the kernel keeps for us until we accept them."""
 
 ACCEPTS_AT_ONCE = 32
 """Before other work has a turn: a flood of connections must not be all that is done."""
@@ -36,19 +39,12 @@ ACCEPTS_AT_ONCE = 32
 REST_SECONDS = 0.2
 """Without file descriptors: how long nothing is accepted."""
 
-LINGER_SECONDS = 0.5
-"""How long a refused client may go on sending. Closed at once, it would see a reset instead of the
-refusal; aiohttp's own 10 s would read megabytes that nobody wants."""
-
 GREETING_SECONDS = 0.1
 """For requests that were on their way when a drain began. Ended sooner, their connection would be
 reset, and whoever sent them could not know what became of them."""
 
 LOOK_SECONDS = 0.02
 """Between looks whether a drain is over."""
-
-WRITE_SECONDS = 0.5
-"""For answers that are being sent when everything else of a drain is over."""
 
 _OUT_OF_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -74,9 +70,7 @@ class FrontDoor:
     def __post_init__(self) -> None:
         self.places = Places(self.limits.connections)
         self.turns = Turns(self.limits.requests)
-        self._runner = web.AppRunner(
-            self.app, access_log=None, handle_signals=False, shutdown_timeout=WRITE_SECONDS
-        )
+        self._runner = web.AppRunner(self.app, **runner_settings())
 
     async def start(self) -> None:
         """Make it ready to listen."""
@@ -191,19 +185,14 @@ class FrontDoor:
             self.places.leave(place)
 
     def _connection(self, place: Place) -> Connection:
-        limits = self.limits
         connection = Connection(
             self._server,
             place=place,
             places=self.places,
             turns=self.turns,
-            head_limit=limits.header,
+            head_limit=self.limits.header,
             on_end=self._connections.discard,
-            keepalive_timeout=limits.keep_alive.total_seconds(),
-            max_line_size=limits.header,
-            max_field_size=limits.header,
-            lingering_time=LINGER_SECONDS,
-            access_log=None,
+            **connection_settings(self.limits),
         )
         self._connections.add(connection)
         return connection
