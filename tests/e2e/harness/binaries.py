@@ -7,16 +7,14 @@ build takes longer than any test may.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.go_modules import GoError, GoModule
 
 MODULE = Path(__file__).parents[1] / "binaries"
 
@@ -59,8 +57,11 @@ def build_binaries() -> Binaries:
 
     Raises MissingBinariesError where Go is missing or a build fails.
     """
-    if not os.environ.get("KUBEBUILDER_ASSETS") and not _cache_folder().exists():
-        _build(_cache_folder())
+    if not os.environ.get("KUBEBUILDER_ASSETS"):
+        try:
+            _module().build()
+        except GoError as error:
+            raise _missing(error) from error
     return find_binaries()
 
 
@@ -72,45 +73,31 @@ def _in_folder(folder: Path, source: str) -> Binaries:
 
 
 def _cache_folder() -> Path:
-    """Another folder for everything that changes the programs; nothing in it is ever rebuilt."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    go = _go("env", "GOVERSION", "GOOS", "GOARCH")
-    sums = (MODULE / "go.mod").read_text() + (MODULE / "go.sum").read_text()
-    key = hashlib.sha256("\n".join([go, sums, *FLAGS]).encode()).hexdigest()[:16]
-    return Path(cache) / "autoscale-enforcer" / "e2e" / key
+    try:
+        return _module().cache_folder()
+    except GoError as error:
+        raise _missing(error) from error
 
 
-def _build(folder: Path) -> None:
+def _module() -> GoModule:
     found = re.search(r"k8s.io/kubernetes (v[0-9.]+)", (MODULE / "go.mod").read_text())
     version = found.group(1) if found else "v0.0.0"
-    flags = [flag.format(version=version) for flag in FLAGS]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as building:
-        for name, package in PACKAGES.items():
-            _go("build", *flags, "-o", f"{building}/{name}", package)
-        if not folder.exists():
-            # One rename, so that a folder that exists is whole. Not the temporary folder itself,
-            # which nobody but us may read.
-            whole = Path(building) / "whole"
-            whole.mkdir()
-            for name in PACKAGES:
-                (Path(building) / name).rename(whole / name)
-            whole.rename(folder)
-
-
-def _go(*args: str) -> str:
-    if shutil.which("go") is None:
-        raise MissingBinariesError(
-            "Go is missing, and KUBEBUILDER_ASSETS is not set: install Go, or name a folder that"
-            f" holds {', '.join(PACKAGES)}"
-        )
-    environ = os.environ | {"CGO_ENABLED": "0"}
-    done = subprocess.run(
-        ["go", *args], cwd=MODULE, env=environ, capture_output=True, text=True, check=False
+    return GoModule(
+        folder=MODULE,
+        name="e2e",
+        packages=PACKAGES,
+        sources=["go.mod", "go.sum"],
+        flags=FLAGS,
+        words={"version": version},
+        environ={"CGO_ENABLED": "0"},
     )
-    if done.returncode:
-        raise MissingBinariesError(f"go {' '.join(args)} failed:\n{done.stderr}")
-    return done.stdout
+
+
+def _missing(error: GoError) -> MissingBinariesError:
+    return MissingBinariesError(
+        f"{error}, and KUBEBUILDER_ASSETS is not set: install Go, or name a folder that holds"
+        f" {', '.join(PACKAGES)}"
+    )
 
 
 def main() -> None:
