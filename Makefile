@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n 2
-CHECKED := service tests
+CHECKED := service tests bench
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 PIP := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check
@@ -22,7 +22,7 @@ endef
 SEED ?= 1
 MINUTES ?= 45
 
-.PHONY: help run test test-long chaos chaos-short scale e2e lint check fmt lock clean
+.PHONY: help run test test-long chaos chaos-short scale e2e bench bench-short lint check fmt lock clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -54,6 +54,15 @@ e2e: .venv/dev.stamp  ## Against a real kube-apiserver and kube-scheduler
 
 scale: .venv/dev.stamp  ## A leader in a large, busy cluster; wants the machine to itself
 	$(BIN)/pytest -n 0 -m scale tests/fault
+
+# Its figures are worth something only where nothing else runs. Needs Go for the peer.
+bench: .venv/dev.stamp  ## Measure against limits, up to an hour (BENCH="agents filter" for some of it)
+	$(call need_debian_package,redis-server,redis-server)
+	$(BIN)/python -m bench $(BENCH)
+
+bench-short: .venv/dev.stamp  ## Only see that each bench works and that the answers are right
+	$(call need_debian_package,redis-server,redis-server)
+	$(BIN)/python -m bench --short
 
 lint: .venv/dev.stamp  ## Format, lint, types, Lua lint, layers
 	$(BIN)/ruff format --check $(CHECKED)

