@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autoscale_enforcer.cluster.upkeep import wrong_sums
+from autoscale_enforcer.ledger.ledger import Ledger
+from autoscale_enforcer.ledger.verify import node_sums
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow
@@ -22,6 +25,16 @@ class Difference:
     """What the ledger says."""
     cluster: str
     """What the cluster says."""
+
+
+async def sum_differences(ledger: Ledger) -> list[Difference]:
+    """Nodes whose sums are not those of their pods, which a compare puts right as well."""
+    found = []
+    async for name, row, pods in wrong_sums(ledger):
+        right = node_sums(name, row, pods)
+        shown = [f"sums of {_amount(each.reserved)} in {each.pods} pods" for each in (row, right)]
+        found.append(Difference("node", name, *shown))
+    return found
 
 
 def shown_node(row: NodeRow | None) -> str:

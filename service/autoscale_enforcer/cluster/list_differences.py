@@ -8,6 +8,7 @@ from autoscale_enforcer.cluster.differences import (
     shown_fact,
     shown_node,
     shown_row,
+    sum_differences,
 )
 from autoscale_enforcer.cluster.kubernetes.comparing import pod_says
 from autoscale_enforcer.cluster.source import ClusterSource
@@ -27,7 +28,7 @@ async def list_differences(
         if fact.finished if row is None else pod_says(row, fact, ignored=ignored):
             continue
         found.append(Difference("pod", fact.full_name, shown_row(row), shown_fact(fact)))
-    return found
+    return [*found, *await sum_differences(ledger)]
 
 
 async def _nodes(ledger: Ledger, source: ClusterSource, config: LiveConfig) -> list[Difference]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from itertools import islice
 from typing import Protocol
 
@@ -15,8 +15,8 @@ from autoscale_enforcer.ledger.calls import Context, Leadership
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Fact, Recount
 from autoscale_enforcer.ledger.verify import has_wrong_sums
-from autoscale_enforcer.model.ids import PodUid
-from autoscale_enforcer.model.rows import PodRow
+from autoscale_enforcer.model.ids import NodeName, PodUid
+from autoscale_enforcer.model.rows import NodeRow, PodRow
 
 log = logging.getLogger(__name__)
 
@@ -78,23 +78,32 @@ async def recount(ledger: Ledger, leader: Leadership, *, context: Context) -> in
     One that changes meanwhile is looked at by the next compare. Raises LostLead and
     LedgerUnavailable.
     """
+    found = 0
+    async for name, row, pods in wrong_sums(ledger):
+        answer = await ledger.recount_node(
+            name, version=row.version, uids=pods, leader=leader, context=context
+        )
+        if answer is Recount.FENCED:
+            raise LostLead
+        if answer is Recount.RECOUNTED:
+            log.warning("the sums of node %s were not those of its pods", name)
+            found += 1
+    return found
+
+
+async def wrong_sums(
+    ledger: Ledger,
+) -> AsyncIterator[tuple[NodeName, NodeRow, dict[PodUid, PodRow]]]:
+    """Nodes whose sums seem not to be those of their pods, with those pods."""
     rows = await ledger.read_nodes()
     with FullCollections.held_off():
         on_node = await _by_node(await ledger.scan_pods())
-    turns, found = Turns(), 0
+    turns = Turns()
     for name, row in rows.items():
         pods = on_node.pop(name, {})
         if has_wrong_sums(name, row, pods):
-            answer = await ledger.recount_node(
-                name, version=row.version, uids=pods, leader=leader, context=context
-            )
-            if answer is Recount.FENCED:
-                raise LostLead
-            if answer is Recount.RECOUNTED:
-                log.warning("the sums of node %s were not those of its pods", name)
-                found += 1
+            yield name, row, pods
         await turns.pause()
-    return found
 
 
 async def _by_node(pods: dict[PodUid, PodRow]) -> dict[str, dict[PodUid, PodRow]]:

@@ -11,6 +11,7 @@ from autoscale_enforcer.cluster.differences import (
     shown_fact,
     shown_node,
     shown_row,
+    sum_differences,
 )
 from autoscale_enforcer.cluster.kubernetes.answers import BadObject
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
@@ -88,6 +89,7 @@ async def find_differences(api: KubeApi, ledger: Ledger, config: LiveConfig) -> 
     return [
         *(_of_node(name, rows.get(name), fact, config) for name, fact in noted.nodes.items()),
         *[await _of_pod(ledger, uid, said) for uid, said in noted.pods.items()],
+        *await sum_differences(ledger),
     ]
 
 
