@@ -22,7 +22,7 @@ endef
 SEED ?= 1
 MINUTES ?= 45
 
-.PHONY: help run test test-long chaos chaos-short scale e2e bench bench-short lint check fmt lock clean
+.PHONY: help run test test-long chaos chaos-short scale e2e fuzz bench bench-short lint check fmt lock clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -63,6 +63,9 @@ bench: .venv/dev.stamp  ## Measure against limits, up to an hour (BENCH="agents 
 bench-short: .venv/dev.stamp  ## Only see that each bench works and that the answers are right
 	$(call need_debian_package,redis-server,redis-server)
 	$(BIN)/python -m bench --short
+
+fuzz: .venv/dev.stamp  ## A million hostile requests to a replica (REQUESTS=1000000, SEED=1)
+	$(BIN)/python -m tests.fuzz $(if $(REQUESTS),--requests $(REQUESTS)) --seed $(SEED)
 
 lint: .venv/dev.stamp  ## Format, lint, types, Lua lint, layers
 	$(BIN)/ruff format --check $(CHECKED)

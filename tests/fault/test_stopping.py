@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import signal
@@ -22,7 +21,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from autoscale_enforcer.cluster.kubernetes import config_map
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.model.rows import PodRow
 from tests.conftest import StartServer
@@ -30,6 +28,7 @@ from tests.support.fake_api.faults import Late
 from tests.support.fake_api.samples import pod
 from tests.support.fake_api.server import FakeApi
 from tests.support.kubeconfig import kubeconfig_of
+from tests.support.live import with_config
 from tests.support.servers import Server, async_client
 from tests.support.serving import Served, serving
 
@@ -87,9 +86,7 @@ class Scene:
 @pytest.fixture(autouse=True)
 def config(api: FakeApi) -> None:
     """Without one a replica waits, and gives up."""
-    named = {"name": config_map.NAME, "namespace": "kube-system"}
-    data = {config_map.KEYS[0]: json.dumps({"scoring": {}, "schedulerName": "s1"})}
-    api.store.create("configmaps", {"metadata": named, "data": data})
+    with_config(api)
 
 
 @asynccontextmanager

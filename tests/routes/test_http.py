@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -157,6 +158,38 @@ async def test_what_is_not_http_is_refused_and_the_connection_ended(
     assert (reply.status, reply.kind) == (400, "text/plain")
     assert "Traceback" not in reply.text
     assert await wire.is_closed()
+
+
+@pytest.mark.parametrize("door", ["extender", "agent", "admin"])
+async def test_an_expectation_that_is_no_text_is_refused(
+    replica: Replica, wires: Connect, door: Door
+) -> None:
+    """aiohttp quoted it, could not, and answered 500. Found by `make fuzz`."""
+    wire = await wires(replica, door)
+
+    await wire.send(POST, b"Expect: 100-con\xf8inue\r\n\r\n")
+
+    assert (await wire.reply()).status == 400
+
+
+async def test_what_clients_do_fills_no_log(
+    replica: Replica, wires: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each of these was an error with a traceback, as many as a client liked."""
+    packed = b"Content-Encoding: gzip\r\nContent-Length: 200000\r\n\r\n"
+    for sent in (
+        b"nonsense\r\n\r\n",
+        POST + b"Expect: \xf8\r\n\r\n",
+        POST + b"Expect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+        POST + b"Content-Length: 9\r\n\r\n{",
+        b"PUT / HTTP/1.1\r\nHost: x\r\n" + packed + gzip.compress(b"x" * 50_000)[:20] + b"y" * 9000,
+    ):
+        wire = await wires(replica, "agent")
+        await wire.send(sent)
+        await wire.close()
+
+    await replica.send("agent", "/", b"{}")  # and what came before it has been read too
+    assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 # Bodies

@@ -6,12 +6,14 @@ watches hear is booked in the background, so a test waits for what the books the
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
+from autoscale_enforcer.cluster.kubernetes import config_map
 from autoscale_enforcer.cluster.kubernetes.budget import BudgetSettings, ReadBudget
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.reconciler import Reconciler, ReconcilerSettings
@@ -142,6 +144,13 @@ def cluster(api: FakeApi) -> FakeApi:
     api.store.create("namespaces", {"metadata": {"name": "kube-system", "uid": CLUSTER_UID}})
     api.store.create("nodes", node("n1", uid="uid-n1"))
     return api
+
+
+def with_config(api: FakeApi) -> None:
+    """A scheduler config, without which a replica in a process of its own gives up."""
+    named = {"name": config_map.NAME, "namespace": config_map.NAMESPACE}
+    data = {config_map.KEYS[0]: json.dumps({"scoring": {}, "schedulerName": "s1"})}
+    api.store.create("configmaps", {"metadata": named, "data": data})
 
 
 @asynccontextmanager

@@ -69,7 +69,7 @@ async def read_body(request: web.Request, *, limit: int, within: timedelta) -> b
     except web.RequestPayloadError as error:
         raise WireError("", "the body cannot be unpacked") from error
     if isinstance(request.protocol, Connection):
-        request.protocol.begin_turn()
+        await request.protocol.begin_turn()
     return b"".join(chunks)
 
 
@@ -136,7 +136,8 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
     except web.HTTPException as error:
         return _in_our_words(error)
     except ConnectionResetError:
-        raise
+        # Nobody reads it. Raised on, aiohttp would log it as an error of ours, at a client's will.
+        return text_answer(400, "the client has gone")
     except Exception:
         log.exception("%s %s", request.method, request.path)
         return text_answer(500, "internal error")
@@ -163,7 +164,7 @@ async def in_its_turn(request: web.Request, handler: Handler) -> web.StreamRespo
         return answer
     try:
         if request.content.is_eof() or request.method in READS:
-            connection.begin_turn()
+            await connection.begin_turn()
         else:
             connection.check_turn()
         return await handler(request)

@@ -13,9 +13,16 @@ class Port:
         self.gone: list[str] = []
 
     def take(self, name: str, address: str) -> Place:
+        """One more, for which another had to go where they were full."""
+        if self.places.is_full:
+            assert self.places.make_room()
         place = self.places.take(address)
-        assert place is not None
-        place.give_up = lambda: self.gone.append(name)
+
+        def go() -> None:
+            self.gone.append(name)
+            self.places.leave(place)
+
+        place.give_up = go
         return place
 
     def proven(self, name: str, address: str) -> Place:
@@ -76,9 +83,10 @@ def test_what_is_being_answered_stays_and_a_newcomer_is_refused_when_nothing_els
     for place in places:
         port.places.begin(place)
 
-    assert port.places.take("10.0.0.2") is None
+    assert port.places.is_full
+    assert not port.places.make_room()
 
-    assert (port.gone, port.places.refused, port.places.taken) == ([], 1, 2)
+    assert (port.gone, port.places.taken) == ([], 2)
     port.places.end(places[1])
     port.take("newcomer", "10.0.0.2")
     assert port.gone == ["b"]
@@ -117,3 +125,16 @@ def test_what_happens_to_a_connection_that_has_left_changes_nothing() -> None:
     port.places.end(place)
 
     assert (port.places.taken, place.caller.spare, place.caller.busy) == (0, 0, set())
+
+
+def test_a_place_that_was_given_up_counts_until_its_connection_has_ended() -> None:
+    places = Places(1)
+    place = places.take("10.0.0.1")
+
+    assert places.make_room()
+    assert places.make_room()
+
+    assert (places.is_full, places.evicted) == (True, 1)
+    places.leave(place)
+    places.leave(place)
+    assert (places.is_full, places.taken) == (False, 0)

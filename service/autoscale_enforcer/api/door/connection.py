@@ -123,12 +123,23 @@ class Connection(web.RequestHandler):
     def handle_error(
         self, request: Any, status: int = 500, exc: Any = None, message: str | None = None
     ) -> web.StreamResponse:
-        """What is no HTTP is answered and not logged, or a client could fill the log at will."""
-        if not isinstance(exc, HttpProcessingError):
+        """What is no HTTP, or hangs up, is not logged, or a client could fill the log at will."""
+        if isinstance(exc, ConnectionError):
+            status, message = 400, "the client has gone"
+        elif isinstance(exc, UnicodeError):
+            # aiohttp quotes a header whose bytes are no text.
+            status, message = 400, "a header is no text"
+        elif not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
         answer = web.Response(status=status, text=message, content_type="text/plain")
         answer.force_close()
         return answer
+
+    @override
+    def log_exception(self, *args: Any, **words: Any) -> None:
+        """Not what a client has sent: of a body that nobody reads the rest may be anything."""
+        if not isinstance(words.get("exc_info"), web.RequestPayloadError):
+            super().log_exception(*args, **words)
 
     def begin_answer(self, head: Iterable[tuple[bytes, bytes]]) -> bool:
         """A head has come whole: from here the handler has its own limits.
@@ -138,12 +149,15 @@ class Connection(web.RequestHandler):
         self.is_answering, self._owing_since = True, None
         return sum(len(name) + len(value) for name, value in head) <= self._head_limit
 
-    def begin_turn(self) -> None:
-        """The request has come whole; Overloaded where too many are in flight. Safe to repeat."""
+    async def begin_turn(self) -> None:
+        """The request has come whole: returns when it is its turn. Safe to repeat.
+
+        Overloaded where too many are in flight.
+        """
         if not self._began_turn:
-            self._turns.begin(self.place.caller.address)
-            self._began_turn = True
             self._places.begin(self.place)
+            await self._turns.begin(self.place.caller.address)
+            self._began_turn = True
 
     def check_turn(self) -> None:
         """Overloaded where a request of this client would be one too many."""

@@ -33,9 +33,6 @@ from autoscale_enforcer.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-ACCEPTS_AT_ONCE = 32
-"""Before other work has a turn: a flood of connections must not be all that is done."""
-
 REST_SECONDS = 0.2
 """Without file descriptors: how long nothing is accepted."""
 
@@ -133,15 +130,17 @@ class FrontDoor:
     # Coming in
 
     def _hear(self, listener: socket.socket) -> None:
-        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
-
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(ACCEPTS_AT_ONCE):
-            if not self._accept_one(listener):
-                return
+        asyncio.get_running_loop().add_reader(listener, self._accept_one, listener)
 
     def _accept_one(self, listener: socket.socket) -> bool:
-        """One from the queue; False where it is empty, or must wait."""
+        """One from the queue; False where it is empty, or must wait.
+
+        One in each round of the event loop: those who wait cost nothing where they are, and whoever
+        is connected already is not held up by a flood of newcomers.
+        """
+        is_full = self.places.is_full
+        if is_full and self.places.make_room():
+            return False  # and in the next round there is a place
         try:
             client, address = listener.accept()
         except (BlockingIOError, InterruptedError):
@@ -151,10 +150,11 @@ class FrontDoor:
                 self._rest(listener, error)
                 return False
             return True  # it hung up before it was taken in
-        place = self.places.take(address[0])
-        if place is None:
+        if is_full:
             client.close()
+            self.places.refused += 1
             return True
+        place = self.places.take(address[0])
         client.settimeout(0)
         task = self._keep(self._serve(client, place))
         place.give_up = partial(_cancel, task)

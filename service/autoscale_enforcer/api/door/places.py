@@ -51,17 +51,39 @@ class Places:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._callers: dict[str, Caller] = {}
+        self._parting: set[Place] = set()
+        """Given up, and not empty yet: they count until their connection has really ended."""
         self.taken = 0
         self.evicted = 0
         """How often one was taken away for a newcomer."""
         self.refused = 0
         """How often a newcomer was turned away, all places being busy."""
 
-    def take(self, address: str) -> Place | None:
-        """A place for a newcomer, where need be another's; None: all are busy."""
-        if self.taken >= self._limit and not self._make_room():
-            self.refused += 1
-            return None
+    @property
+    def is_full(self) -> bool:
+        """No newcomer can have a place now."""
+        return self.taken >= self._limit
+
+    def make_room(self) -> bool:
+        """Whether a place is about to become empty, another giving it up where need be.
+
+        False: all of them are busy.
+        """
+        if self._parting:
+            return True
+        greedy = max(self._callers.values(), key=_spare, default=None)
+        if greedy is None or not greedy.spare:
+            return False
+        place = greedy.worst
+        self._remove(place)
+        self._forget(greedy)
+        self._parting.add(place)
+        self.evicted += 1
+        place.give_up()
+        return True
+
+    def take(self, address: str) -> Place:
+        """A place for a newcomer; only where they are not full."""
         caller = self._callers.get(address)
         if caller is None:
             caller = self._callers[address] = Caller(address)
@@ -83,26 +105,17 @@ class Places:
 
     def leave(self, place: Place) -> None:
         """The connection has ended. Safe to repeat."""
-        if not self._remove(place):
+        if place in self._parting:
+            self._parting.remove(place)
+        elif self._remove(place):
+            self._forget(place.caller)
+        else:
             return
         self.taken -= 1
-        caller = place.caller
+
+    def _forget(self, caller: Caller) -> None:
         if not (caller.unproven or caller.idle or caller.busy):
             self._callers.pop(caller.address, None)
-
-    def is_proven(self, place: Place) -> bool:
-        """It sent a whole request once."""
-        return place not in place.caller.unproven
-
-    def _make_room(self) -> bool:
-        greedy = max(self._callers.values(), key=_spare, default=None)
-        if greedy is None or not greedy.spare:
-            return False
-        place = greedy.worst
-        self.leave(place)
-        self.evicted += 1
-        place.give_up()
-        return True
 
     @staticmethod
     def _remove(place: Place) -> bool:
