@@ -23,6 +23,7 @@ class Named:
     config_epoch: int
     """Rises with every failover: a Sentinel that was cut off has an older one."""
     is_up: bool
+    """As this Sentinel sees it; one that may be down is tried all the same."""
     address: tuple[str, int]
 
 
@@ -77,10 +78,7 @@ class ViaSentinel:
             raise LedgerUnavailable(
                 f"no Sentinel names a primary {self._name!r}: {problems[0] if problems else ''}"
             )
-        newest = max(named)
-        if not newest.is_up:
-            raise LedgerUnavailable(f"the primary {self._name!r} is down, as its Sentinels see it")
-        return newest.address
+        return max(named).address
 
     async def _ask(self, sentinel: Redis) -> Named | str:
         try:
