@@ -179,12 +179,20 @@ class NodeState(NamedTuple):
         """The node has this capacity."""
         return (self._replace(capacity=capacity),)
 
-    def suspect(self) -> Iterable[NodeState]:
-        """What was told may be missing, until the node is settled again."""
+    def suspect(self, *, lost_since: int, now: int) -> Iterable[NodeState]:
+        """What was told may be missing, until the node is settled again.
+
+        A tentative hold may be gone for good where it was made since `lost_since`. What is bound
+        comes back from the cluster, and a permit from its agent.
+        """
         state = self._replace(is_unsettled=True)
         for pod, hold in self.holds.items():
-            if hold.is_heard:
-                state = state.having(pod, hold._replace(is_heard=False))
+            lapses = hold.lapses
+            if not hold.is_fixed and hold.changed >= lost_since:
+                lapses = min(lapses, now)
+            after = hold._replace(is_heard=False, lapses=lapses)
+            if after != hold:
+                state = state.having(pod, after)
         return (state,)
 
     def shown(self, seen: NodeSeen) -> Iterable[NodeState]:

@@ -47,7 +47,8 @@ class Op(StrEnum):
     """Fact: `pod`, which was or may be on `node`, is deleted or finished."""
     EPOCH = "epoch"
     """Another server may answer for the books: they are suspect until each node is settled.
-    Where `lost_since` is given, what was acknowledged since then may be missing.
+    Where `lost_since` is given, tentative holds that were acknowledged since then may be missing;
+    a release that was lost is not understood, so leave no such history to be judged.
     """
 
 

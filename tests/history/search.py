@@ -62,6 +62,7 @@ class Width(NamedTuple):
 QUICK = Width(Unanswered.NEVER, every_order=False)
 WITH_LOST = Width(Unanswered.WHERE_NEEDED, every_order=False)
 ORDERS = Width(Unanswered.NEVER, every_order=True)
+LOST_EARLIER = Width(Unanswered.ANYWHERE, every_order=False)
 ALL = Width(Unanswered.ANYWHERE, every_order=True)
 
 
@@ -177,7 +178,7 @@ class _Search:
         back, is_start = 1, False
         while not is_start:
             is_start = back >= len(self.moments)
-            for width in (QUICK, WITH_LOST, ORDERS):
+            for width in (QUICK, WITH_LOST, ORDERS, LOST_EARLIER):
                 found = self.fully(self.moments[0 if is_start else -back], width, failed)
                 if isinstance(found, _Moment):
                     return found

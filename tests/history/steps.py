@@ -92,6 +92,12 @@ def _shown(step: Step, state: NodeState, _: int) -> Iterable[NodeState]:
     return state.shown(seen) if isinstance(seen, NodeSeen) else ()
 
 
+def _suspect(step: Step, state: NodeState, _: int) -> Iterable[NodeState]:
+    lost_since = step.operation.lost_since
+    since = FOREVER + 1 if lost_since is None else lost_since
+    return state.suspect(lost_since=since, now=step.begins)
+
+
 _CHANGES: dict[Op, _Change] = {
     Op.RESERVE: _place,
     Op.BIND: _place,
@@ -105,7 +111,7 @@ _CHANGES: dict[Op, _Change] = {
     ),
     Op.GONE: lambda step, state, _: state.gone(step.operation.pod),
     Op.NODE: lambda step, state, _: state.sized(step.operation.asked),
-    Op.EPOCH: lambda _, state, __: state.suspect(),
+    Op.EPOCH: _suspect,
 }
 
 
@@ -116,6 +122,7 @@ class _Places:
     calls: defaultdict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
     crossed: set[tuple[str, int, int]] = field(default_factory=set)
     """Calls that may take a pod from a node which a later call gave it."""
+    gone: dict[str, Operation] = field(default_factory=dict)
 
     def before(self, one: Operation) -> list[Operation]:
         """Calls that may have placed the pod before this one, or may after it."""
@@ -136,7 +143,7 @@ def steps_by_node(history: Iterable[Operation]) -> dict[str, list[Step]]:
         elif one.op in LOOKING:
             parting.add(one, *(one.seen or ()))
         elif one.op is Op.GONE:
-            parting.add(one, *{each.node for each in parting.places.calls.pop(one.pod, [])})
+            parting.add_gone(one)
         else:
             parting.add(one, one.node)
             if one.op in PLACING and one.outcome is not Outcome.REFUSED:
@@ -171,7 +178,15 @@ class _Parting:
                 places.crossed.add(key)
                 self.add(other, one.node, part=Part.LEAVE)
         self.add(one, *left, part=Part.LEAVE)
+        gone = places.gone.get(one.pod)
+        if gone and one.node not in {each.node for each in places.calls[one.pod]}:
+            self.add(gone, one.node)
         places.calls[one.pod].append(one)
+
+    def add_gone(self, one: Operation) -> None:
+        """It leaves every node where it may be, those of later calls too."""
+        self.places.gone[one.pod] = one
+        self.add(one, *{each.node for each in self.places.calls[one.pod]})
 
     def ended(self) -> dict[str, list[Step]]:
         for node, steps in self.steps.items():

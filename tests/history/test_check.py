@@ -90,6 +90,12 @@ ACCEPTED = {
         gone("a", 30, None),
         bind("b", 40, 50),
     ],
+    "a pod that was placed and deleted at once": [
+        gone("a", 10, 40),
+        reserve("a", 20, None),
+        shown(25, 30, 600, 1),
+        shown(50, 60, 0, 0),
+    ],
     "permits that share what there is": [
         vm("v"),
         vm("w"),
@@ -116,6 +122,11 @@ ACCEPTED = {
         reserve("a", 30, 40, refused=CPU),
         shown(50, 60, 123, 7, unsettled=True),
         shown(70, 80, 0, 0),
+    ],
+    "a hold that a promotion lost, as the record says": [
+        reserve("a", 20, 30),
+        epoch(40, 50, lost_since=25),
+        shown(60, 70, 0, 0),
     ],
     "reads that only an order other than that of the answers explains": [
         reserve("a", 10, 100),
@@ -181,6 +192,21 @@ REJECTED = {
         request("v", 10, 20, cpu=1000, told=1000),
         epoch(30, 40),
         reserve("b", 50, 60),
+    ],
+    "a hold that a promotion lost, though the record says that nothing was": [
+        reserve("a", 20, 30),
+        epoch(40, 50),
+        shown(60, 70, 0, 0),
+    ],
+    "a hold that a promotion lost, though it is older": [
+        reserve("a", 20, 30),
+        epoch(40, 50, lost_since=35),
+        shown(60, 70, 0, 0),
+    ],
+    "a bound pod that a promotion lost": [
+        bind("a", 20, 30),
+        epoch(40, 50, lost_since=25),
+        shown(60, 70, 0, 0),
     ],
     "unsettled though nothing was lost": [
         shown(10, 20, 0, 0),
