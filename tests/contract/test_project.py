@@ -112,6 +112,7 @@ def test_ci_runs_check_then_the_long_tests_then_a_campaign_and_the_short_bench()
         "make check",
         "make test-long",
         "make e2e",
+        "make scale",
         "make chaos-short",
         "make bench-short",
     ]

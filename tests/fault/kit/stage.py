@@ -139,7 +139,7 @@ async def stage(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ae-chaos-")))
         file = folder / "objects.json"
         file.write_text(json.dumps(with_beacon(objects)))
-        api_url = stack.enter_context(fake_api_process(objects=file, nodes=nodes, pods=pods))
+        api_url, _ = stack.enter_context(fake_api_process(objects=file, nodes=nodes, pods=pods))
         api_port = urlsplit(api_url).port or 0
         http = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))

@@ -14,8 +14,8 @@ _ROOT = Path(__file__).parents[3]
 @contextmanager
 def fake_api_process(
     *, nodes: int = 0, pods: int = 0, events_per_second: float = 0, objects: Path | None = None
-) -> Iterator[str]:
-    """The address of a server with so many nodes and heavy pods; 150,000 take it some 10 s.
+) -> Iterator[tuple[str, int]]:
+    """Address and process id of a server with so many nodes and heavy pods; 150,000 take some 10 s.
 
     Each event stamps one pod's annotation `changed-at` with the epoch time in seconds. `objects` is
     a file with a JSON list of what else is there, each with its kind and, if it is named, its UID.
@@ -30,7 +30,7 @@ def fake_api_process(
         assert process.stdout is not None
         assert process.stdin is not None
         try:
-            yield process.stdout.readline().strip()
+            yield process.stdout.readline().strip(), process.pid
         finally:
             process.stdin.close()
             process.wait()

@@ -208,7 +208,7 @@ async def test_cluster_without_the_crd_knows_no_such_path() -> None:
 
 
 async def test_server_in_a_process_of_its_own_keeps_changing_pods() -> None:
-    with fake_api_process(nodes=2, pods=5, events_per_second=100) as url:
+    with fake_api_process(nodes=2, pods=5, events_per_second=100) as (url, _):
         async with aiohttp.ClientSession(url) as http:
             _, listing = await ask(http, "GET", PODS)
             version = listing["metadata"]["resourceVersion"]
