@@ -1,4 +1,4 @@
-"""Redis is emptied under load, in a cluster of 5,000 nodes and 50,000 pods."""
+"""Redis is emptied under load."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from tests.fault.chaos.known import Witness
 from tests.fault.chaos.probe import Prober
 from tests.fault.chaos.watch import Watcher, client_of
 from tests.fault.kit.calls import ask, small_pods
+from tests.fault.kit.cluster import vms_on
 from tests.fault.kit.stage import Stage, stage, until
-from tests.history.clients import UNIT, Json
+from tests.history.clients import UNIT
 from tests.history.scene import some_nodes
 from tests.history.workload import ApiCluster, Targets, cluster_objects, run, vm_name
-
-pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 CLIENTS = 16
 VMS = 8
@@ -45,8 +44,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def at_work(folder: Path) -> AsyncIterator[Scene]:
-    """Clients, probes and a watcher over a large cluster."""
+async def at_work(folder: Path, *, nodes: int, pods: int) -> AsyncIterator[Scene]:
+    """Clients, probes and a watcher, in a cluster with so many more nodes and heavy pods."""
     objects = [
         *cluster_objects(BUSY | STILL | PROBED, clients=0),
         *vms_on(BUSY, range(CLIENTS)),
@@ -54,7 +53,7 @@ async def at_work(folder: Path) -> AsyncIterator[Scene]:
         *vms_on(PROBED, range(CLIENTS + VMS, CLIENTS + VMS + 1)),
         *small_pods(),
     ]
-    async with stage(objects, "--durability=replica", nodes=5_000, pods=50_000) as made:
+    async with stage(objects, "--durability=replica", nodes=nodes, pods=pods) as made:
         with Witness(folder / "history", hold_seconds=30) as witness:
             scene = Scene(
                 made, witness, Watcher(made.group), Prober(made, "probed", vm_name(CLIENTS + VMS))
@@ -77,12 +76,6 @@ async def at_work(folder: Path) -> AsyncIterator[Scene]:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def vms_on(nodes: dict[str, Resources], numbers: range) -> list[Json]:
-    """A VM pod for each number, spread over the nodes."""
-    made = cluster_objects(nodes, clients=numbers.stop)
-    return [each for each in made if each["kind"] == "Pod"][numbers.start :]
-
-
 def targets(made: Stage) -> Targets:
     fleet = list(made.fleet)
     return Targets(
@@ -94,10 +87,18 @@ def targets(made: Stage) -> Targets:
     )
 
 
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("nodes", "pods"),
+    [
+        pytest.param(50, 500, marks=pytest.mark.long, id="small"),
+        pytest.param(5_000, 50_000, marks=pytest.mark.scale, id="large"),
+    ],
+)
 async def test_emptied_redis_is_built_anew_within_30_s_with_every_permit_and_no_grant_before(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    nodes: int, pods: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    async with at_work(tmp_path) as scene:
+    async with at_work(tmp_path, nodes=nodes, pods=pods) as scene:
         await until(lambda: grants(scene.prober, since=0), within=60)
         permits = {vm: await grown(scene.stage, vm) for vm in STILL_VMS}
         operations, builds = scene.witness.written, scene.watcher.entries["build"]
@@ -112,7 +113,7 @@ async def test_emptied_redis_is_built_anew_within_30_s_with_every_permit_and_no_
         }
         await until(scene.stage.is_well, within=60)
 
-    record_property("printed", f"emptied: grants again after {answered:.1f} s")
+    record_property("printed", f"{pods} pods: grants again after {answered:.1f} s")
     assert operations > 100, "there was hardly any load: this proves little"
     assert scene.watcher.entries["build"] == builds + 1
     assert scene.watcher.problems == []

@@ -13,9 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
 import uvloop
 
-from tests.fault.chaos.campaign import Plan, run
+from tests.fault.chaos.campaign import run
+from tests.fault.chaos.result import Plan
 from tests.fault.chaos.table import report
 
 
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--folder", type=Path, help="keeps the history there")
     parser.add_argument("--only", default="", help="faults with this in their name")
+    parser.add_argument("--save", type=Path, help="keeps what was found there, to be summed up")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ae-chaos-") as own:
         plan = Plan(
@@ -37,6 +40,8 @@ def main() -> int:
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             result = runner.run(run(plan))
+    if given.save:
+        given.save.write_bytes(msgspec.json.encode(result))
     print(report([result]))  # noqa: T201 - what it is for
     return 0 if result.is_good else 1
 

@@ -1,11 +1,21 @@
-"""What campaigns found, as Markdown for docs/guarantees.md."""
+"""What campaigns found, as Markdown for docs/guarantees.md.
+
+    python -m tests.fault.chaos.table SAVED ...
+
+sums up several, each saved with `--save`.
+"""
 
 from __future__ import annotations
 
 import statistics
+import sys
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
-from tests.fault.chaos.campaign import Happened, Result
+import msgspec
+
+from tests.fault.chaos.result import Happened, Result
 
 HEAD = (
     *("fault", "times", "recovered after, s"),
@@ -50,26 +60,37 @@ def _spread(seconds: Sequence[float]) -> str:
 
 
 def _totals(results: Sequence[Result], happened: Sequence[Happened]) -> str:
-    counts = [
-        ("faults", len(happened)),
-        ("operations", sum(each.operations for each in results)),
-        ("acknowledged grants lost", sum(len(each.lost) for each in results)),
-        ("doubled", sum(len(each.doubled) for each in results)),
-        ("over-commits", sum(len(each.over_commits) for each in results)),
-        ("grants dropped by Redis, noticed and repaired", sum(each.dropped for each in happened)),
-        ("other breaches", sum(len(each.breaches) for each in results)),
-    ]
+    counts = Counter(
+        {
+            "faults": len(happened),
+            "operations": sum(each.operations for each in results),
+            "grants dropped by Redis, noticed and repaired": sum(each.dropped for each in happened),
+        }
+    )
+    for result in results:
+        counts.update({name: len(found) for name, found in result.findings.items()})
     decided = [seconds for result in results for seconds in result.after_decision]
-    more = [f"- grants after a decision of the Sentinels, s: {_spread(decided)}"] if decided else []
-    return "\n".join([*(f"- {name}: {count:,}" for name, count in counts), *more])
+    lines = [f"- {name}: {count:,}" for name, count in counts.items()]
+    if decided:
+        lines.append(f"- grants after a decision of the Sentinels, s: {_spread(decided)}")
+    return "\n".join(lines)
 
 
 def _findings(results: Sequence[Result]) -> list[str]:
-    found = []
-    for result in results:
-        for name in ("lost", "doubled", "over_commits", "breaches"):
-            found += [
-                f"{name} (seed {result.plan.seed}): {each}"
-                for each in getattr(result, name)[:SHOWN]
-            ]
+    found = [
+        f"{name} (seed {result.seed}): {text}"
+        for result in results
+        for name, texts in result.findings.items()
+        for text in texts[:SHOWN]
+    ]
     return ["", *found] if found else []
+
+
+def main(files: Sequence[str]) -> None:
+    """The table of several campaigns, from what each has saved."""
+    results = [msgspec.json.decode(Path(file).read_bytes(), type=Result) for file in files]
+    sys.stdout.write(f"{report(results)}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +32,10 @@ class Watcher:
     entries: Counter[str] = field(default_factory=Counter)
     epochs: list[tuple[int, str]] = field(default_factory=list)
     """When each was first seen, in ns, and its name."""
+    on_epoch: Callable[[int, bool], None] = lambda _since, _is_wiped: None
+    """Called for each new life of the books, with the time (ns) at which the old one was last seen,
+    and whether everything in them is gone.
+    """
     losses: list[tuple[int, str]] = field(default_factory=list)
     """When a replica was seen to note that a new primary lacks what was told (`dropped`), or that
     nobody can say (`unclear`), in ns.
@@ -40,6 +44,7 @@ class Watcher:
     """Since when Sentinels name which port, in s of the monotonic clock."""
     _last: str = "0"
     _is_settled: bool = True
+    _seen_at: int = field(default_factory=time.monotonic_ns)
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
@@ -66,12 +71,16 @@ class Watcher:
             return
 
     async def _take(self, client: redis.asyncio.Redis) -> None:
+        asked_at = time.monotonic_ns()
         epoch: Any = await client.hget(KEYS.key("meta"), "epoch")
         name = epoch.decode() if epoch else "none"
         if not epoch:
             self._is_settled = False  # a journal that was flushed says nothing of it
         if not self.epochs or self.epochs[-1][1] != name:
+            if self.epochs:
+                self.on_epoch(self._seen_at, not epoch)
             self.epochs.append((time.monotonic_ns(), name))
+        self._seen_at = asked_at
         while True:
             found: Any = await client.xrange(
                 KEYS.key("journal"), f"({self._last}" if self._last != "0" else "-", count=AT_ONCE

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import aiohttp
 
 from autoscale_enforcer.cluster.kubernetes import config_map
+from autoscale_enforcer.model.resources import Resources
 from tests.history.clients import NAMESPACE
+from tests.history.workload import cluster_objects
 from tests.support.fake_api.samples import Json, pod
 
 BEACON = "beacon"
@@ -26,6 +28,12 @@ def with_beacon(objects: Sequence[Json]) -> list[Json]:
     last = [each["metadata"]["name"] for each in objects if each["kind"] == "Node"][-1]
     beacon = pod(BEACON, node=last, cpu="1m", memory="1Mi", uid=BEACON, namespace=NAMESPACE)
     return [config, *objects, {"kind": "Pod", **beacon}]
+
+
+def vms_on(nodes: Mapping[str, Resources], numbers: range) -> list[Json]:
+    """A VM pod for each number, spread over the nodes."""
+    made = cluster_objects(nodes, clients=numbers.stop)
+    return [each for each in made if each["kind"] == "Pod"][numbers.start :]
 
 
 class ClusterView:

@@ -34,8 +34,6 @@ class Fault(ABC):
     """Seconds between which it ends."""
     needs_whole_group: bool = False
     """Takes a server or a majority away, so it waits until all are there."""
-    loses_books: bool = False
-    """Redis drops what it acknowledged, whatever was waited for."""
 
     @abstractmethod
     async def begin(self, stage: Stage) -> None:
@@ -269,11 +267,11 @@ def kinds(chance: random.Random) -> dict[str, Callable[[], Fault]]:
             )  # fmt: skip
     add(Order, "SCRIPT FLUSH", command=("SCRIPT", "FLUSH"))
     add(FullMemory, "full memory")
-    add(Order, "FLUSHALL", command=("FLUSHALL",), loses_books=True)
+    add(Order, "FLUSHALL", command=("FLUSHALL",))
     add(Restart, "restart of Redis with its data", needs_whole_group=True)
     add(
         Restart, "restart of Redis without its data",
-        with_data=False, needs_whole_group=True, loses_books=True,
+        with_data=False, needs_whole_group=True,
     )  # fmt: skip
     add(ClockSkew, "clock skew of 90 s", lasts=(3.0, 6.0))
     add(RollingUpdate, "rolling update", lasts=(4.0, 8.0))
