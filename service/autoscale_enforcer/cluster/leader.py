@@ -123,7 +123,7 @@ class Leader:
             await self._while_leading(self._build(leader))
             self._went_back = False
         elif guard.state == "SUSPECT" or self._is_due(wanted):
-            await self._while_leading(self._compare(leader, guard))
+            await self._while_leading(self._compare(leader, guard), on_books=True)
         else:
             self._upkeep.check()
         self._has_caught_up = True
@@ -155,14 +155,20 @@ class Leader:
     def _mended(self) -> int:
         return int(self._upkeep.readings().get("repaired_rows", 0))
 
-    async def _while_leading(self, work: Coroutine[None, None, None]) -> None:
-        """Do something long, and keep the lease meanwhile."""
+    async def _while_leading(
+        self, work: Coroutine[None, None, None], *, on_books: bool = False
+    ) -> None:
+        """Do something long, and keep the lease meanwhile. With `on_books` it ends as
+        LedgerUnavailable when there are none any more: what waits for them would wait for us.
+        """
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=self._settings.renew_every.total_seconds())
                 if not task.done():
                     await self._renew()
+                    if on_books and (await self._ledger.look()).state == "UNBUILT":
+                        raise LedgerUnavailable("the books are gone, and will be built")
             task.result()
         finally:
             task.cancel()

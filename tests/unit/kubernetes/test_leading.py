@@ -417,3 +417,22 @@ async def test_run_begins_anew_after_a_bug(
         await live.until(has_recovered, True)
 
     assert background.failures == {"leader": 1}
+
+
+async def test_books_that_vanish_while_a_new_leader_compares_them_are_built_anew(
+    live: Live, start_live: StartLive, api: FakeApi
+) -> None:
+    """The compare waited for books, and the build for the compare: nobody was answered any more."""
+    other, listed = await start_live(name="r2"), Held()
+    await live.leader.resign()
+    api.next("list", "nodes", None, listed)  # it proves first that it can list
+    turn = asyncio.create_task(other.lead())
+    await listed.arrived.wait()
+    await live.front.raw.flushdb()
+    listed.release.set()
+
+    with pytest.raises(LedgerUnavailable):
+        await turn
+    await other.lead()
+
+    assert await state(other) == "SETTLED"
