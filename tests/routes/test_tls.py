@@ -244,6 +244,7 @@ async def test_a_certificate_of_another_ca_ends_the_handshake(
             await port.ask(shown)
 
     await _is_empty(port)
+    assert port.door._connections == set()  # they stayed there for ever
 
 
 async def test_a_certificate_that_is_not_asked_for_proves_nothing(

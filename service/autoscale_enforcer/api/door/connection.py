@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, cast
 
 from aiohttp import web
@@ -28,17 +28,21 @@ TOO_LONG = (
 )
 
 
+def _nothing() -> None:
+    """What an ended connection does to be given up."""
+
+
 class Connection(web.RequestHandler):
-    """Its place, and since when its client owes us something."""
+    """Its place, and since when its client owes us something. Among `there` while it is open."""
 
     __slots__ = (
         "_began_turn",
         "_head_bytes",
         "_head_limit",
         "_now",
-        "_on_end",
         "_owing_since",
         "_places",
+        "_there",
         "_turns",
         "_wire",
         "is_answering",
@@ -54,13 +58,13 @@ class Connection(web.RequestHandler):
         places: Places,
         turns: Turns,
         head_limit: int,
-        on_end: Callable[[Connection], None],
+        there: set[Connection],
         **kind: Any,
     ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(server, loop=loop, **kind)
         self.place, self._places, self._turns = place, places, turns
-        self._head_limit, self._on_end, self._now = head_limit, on_end, loop.time
+        self._head_limit, self._there, self._now = head_limit, there, loop.time
         self._wire: asyncio.Transport | None = None
         self.is_answering = False
         """From a whole head to the end of the answer."""
@@ -76,12 +80,15 @@ class Connection(web.RequestHandler):
         self._wire = cast("asyncio.Transport", transport)
         super().connection_made(transport)
         self.place.give_up = self.abort
+        self._there.add(self)
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
         self._places.leave(self.place)
-        self._on_end(self)
+        self._there.discard(self)
+        # What refers to itself in a circle is freed seldom, and with TLS there is much of it.
+        self.place.give_up, self._wire = _nothing, None
 
     @override
     def data_received(self, data: bytes) -> None:

@@ -174,28 +174,31 @@ class FrontDoor:
         """Hand the socket over to its connection, through the TLS handshake where there is one."""
         within = self.limits.read_timeout.total_seconds()
         limits: dict[str, Any] = {}
+        is_handed_over = False
         try:
             if self.tls:
                 limits = {"ssl": self.tls(), "ssl_handshake_timeout": within}
                 limits["ssl_shutdown_timeout"] = WRITE_SECONDS
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(partial(self._connection, place), client, **limits)
+            is_handed_over = True
         except (OSError, asyncio.CancelledError):
-            client.close()
-            self.places.leave(place)
+            pass  # no TLS, not ours, or given up meanwhile
+        finally:
+            if not is_handed_over:
+                client.close()
+                self.places.leave(place)
 
     def _connection(self, place: Place) -> Connection:
-        connection = Connection(
+        return Connection(
             self._server,
             place=place,
             places=self.places,
             turns=self.turns,
             head_limit=self.limits.header,
-            on_end=self._connections.discard,
+            there=self._connections,
             **connection_settings(self.limits),
         )
-        self._connections.add(connection)
-        return connection
 
     def _keep(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
