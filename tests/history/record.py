@@ -86,6 +86,8 @@ class Operation(msgspec.Struct, omit_defaults=True, gc=False, kw_only=True):
     invoked: int
     answered: int | None = None
     """None: never, as far as anybody knows."""
+    given_up: int | None = None
+    """When its client had an error, or waited no more; with `replica`, it was that one's error."""
     outcome: Outcome = Outcome.UNKNOWN
     pod: str = ""
     """UID."""
@@ -205,7 +207,9 @@ class Recorder:
     def _ended(self, operation: Operation) -> None:
         if self._going_on.pop((operation.client, operation.id), None) is None:
             return
-        if operation.outcome is not Outcome.UNKNOWN:
+        if operation.outcome is Outcome.UNKNOWN:
+            operation.given_up = self._clock()
+        else:
             operation.answered = self._clock()
         self.write(operation)
 

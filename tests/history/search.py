@@ -20,7 +20,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tests.history.node_state import NodeState
-from tests.history.record import CLUSTER, Op
+from tests.history.record import CLUSTER, Op, Operation, Outcome
 from tests.history.steps import PLACING, Part, Step
 
 
@@ -34,6 +34,8 @@ class SearchSettings:
     """Nanoseconds after which a call without an answer is not on its way any more: longer than
     anything may be paused or held up, and then answered late.
     """
+    stamp_lag: int = 500_000_000
+    """Nanoseconds by which a replica may reckon Redis' clock too early: its socket timeout."""
     most_tries: int = 200_000
     """Steps tried in one full search before it is given up as undecided."""
 
@@ -71,7 +73,7 @@ class Possible(NamedTuple):
 
     state: NodeState
     done: frozenset[int]
-    """Steps that have taken effect and may not again: still going on, or never answered."""
+    """Steps still going on that have taken effect already."""
 
     @property
     def key(self) -> object:
@@ -212,8 +214,7 @@ class _Search:
                 moment.reads.pop(step.id, None)
                 if step is past:
                     until = min(until, moment.event + EVENTS_BETWEEN)
-                if step.operation.op is Op.GONE:
-                    self.forget(moment, step.operation.pod)
+                self.forget(moment, step.operation)
             else:
                 self.begin(moment, step)
             moment.event += 1
@@ -242,13 +243,26 @@ class _Search:
         else:
             moment.changes[step.id] = step
 
-    def forget(self, moment: _Moment, pod: str) -> None:
-        """Nothing is booked for a pod that is gone: what was not answered has had its time."""
-        late = {at for at, step in moment.unanswered.items() if step.operation.pod == pod}
-        if late:
-            for at in late:
-                del moment.unanswered[at]
-            moment.possible = [one._replace(done=one.done - late) for one in moment.possible]
+    def forget(self, moment: _Moment, done: Operation) -> None:
+        """Calls without an answer that can have no effect after this one has ended."""
+        late = {
+            at
+            for at, step in moment.unanswered.items()
+            if step.operation.pod == done.pod and self.is_outdated(step.operation, done)
+        }
+        for at in late:
+            del moment.unanswered[at]
+
+    def is_outdated(self, lost: Operation, done: Operation) -> bool:
+        """Nothing is booked for a pod that is gone, and nothing older than what has changed it: a
+        call that a replica gave up had its stamp by then.
+        """
+        if done.op is Op.GONE:
+            return True
+        changes = done.op in (Op.REQUEST, *PLACING) and done.outcome is Outcome.DONE
+        if not changes or lost.given_up is None or not lost.replica:
+            return False
+        return lost.given_up + self.settings.stamp_lag < done.invoked
 
     def keep(self, moment: _Moment) -> None:
         if moment.event <= self.moments[-1].event:
@@ -258,12 +272,16 @@ class _Search:
             del self.moments[1 : KEPT_MOMENTS // 2]
 
     def after(self, moment: _Moment, one: Possible, step: Step) -> Iterator[Possible]:
-        """Each way to go on with this step, and with the reads that are explained by it."""
+        """Each way to go on with this step, and with the reads that are explained by it.
+
+        A call without an answer is not remembered as done: it may have been sent twice.
+        """
         self.tries += 1
         if self.tries > self.most_tries:
             raise _GivenUp
         for state in step.after(one.state, hold_lifetime=self.settings.hold_lifetime):
-            yield Possible(state, self.with_reads(moment, state, one.done | {step.id}))
+            done = one.done | {step.id} if step.must_be else one.done
+            yield Possible(state, self.with_reads(moment, state, done))
 
     def with_reads(self, moment: _Moment, state: NodeState, done: frozenset[int]) -> frozenset[int]:
         if not moment.reads:
@@ -280,13 +298,17 @@ class _Search:
         for other in moment.changes.values():
             if other is not step and other.id not in one.done:
                 yield from self.after(moment, one, other)
-        if not is_last_resort:
-            return
+        if is_last_resort:
+            yield from self.unheard(moment, one, step, now)
+
+    def unheard(self, moment: _Moment, one: Possible, step: Step, now: int) -> Iterator[Possible]:
+        """Each way in which something comes first that nobody was told of."""
+        anywhere = self.width.unanswered is Unanswered.ANYWHERE
         for other in moment.unanswered.values():
-            if other.id in one.done or self.is_lost(other, now):
-                continue
-            if self.width.unanswered is Unanswered.ANYWHERE or _may_help(step, other):
-                yield from self.after(moment, one, other)
+            if not self.is_lost(other, now) and (anywhere or _may_help(step, other)):
+                for way in self.after(moment, one, other):
+                    if way.state.key != one.state.key:  # else it may as well never come
+                        yield way
         for state in one.state.lapsed(now=now):
             yield Possible(state, self.with_reads(moment, state, one.done))
 
@@ -350,7 +372,9 @@ class _Search:
         if len(did) != 1:
             return False
         (at,) = did
-        other = moment.changes.get(at) or moment.unanswered[at]
+        other = moment.changes.get(at)
+        if other is None:
+            return False  # a read, explained by a call without an answer
         step_last = {each.key for each in self.after(moment, first, step)}
         other_last = {each.key for way in direct for each in self.after(moment, way, other)}
         return step_last == other_last

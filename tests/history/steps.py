@@ -189,6 +189,9 @@ class _Parting:
         self.add(one, *{each.node for each in self.places.calls[one.pod]})
 
     def ended(self) -> dict[str, list[Step]]:
+        # A node that was only looked at belongs to somebody else.
+        for node in [n for n, mine in self.steps.items() if not any(map(_changes, mine))]:
+            del self.steps[node]
         for node, steps in self.steps.items():
             for epoch in self.epochs:
                 self.add(epoch, node)
@@ -196,6 +199,10 @@ class _Parting:
             for number, step in enumerate(steps):
                 step.id = number
         return dict(self.steps)
+
+
+def _changes(step: Step) -> bool:
+    return step.operation.op not in LOOKING
 
 
 def _end(one: Operation) -> int:
