@@ -47,6 +47,11 @@ def told() -> Told:
     return Told()
 
 
+def bookmark_then_error() -> Lines:
+    bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1000"}}}'
+    return Lines((bookmark, *error_event(500, "InternalError").lines))
+
+
 def versions(api: FakeApi) -> list[str]:
     """The version from which each watch began."""
     return [each.query["resourceVersion"] for each in api.requests("watch", "pods")]
@@ -458,6 +463,67 @@ async def test_refused_watch_is_asked_for_again_from_where_it_was(
 
     assert versions(api) == ["1000"] * 3
     assert follower.relists == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Refuse(500, "InternalError"), id="500"),
+        pytest.param(error_event(500, "InternalError"), id="500 in the stream"),
+        pytest.param(bookmark_then_error(), id="500 after a bookmark"),
+        pytest.param(Lines((b'{"type":"NEWS","object":{}}',)), id="a word that is no action"),
+    ],
+)
+async def test_version_whose_watch_is_refused_again_and_again_is_given_up_for_a_list(
+    api: FakeApi, told: Told, fault: Fault
+) -> None:
+    """It was asked for until the leader resigned, and the ConfigMap's for ever."""
+    held = Held()
+    api.next("watch", "pods", fault, fault, fault)
+    api.next("list", "pods", None, held)
+
+    async with following(api, told) as follower:
+        await held.arrived.wait()
+        api.store.create("pods", pod("missed"))
+        held.release.set()
+        await api.until("watch", "pods", 4)
+        api.store.create("pods", pod("later"))
+        await told.until_told("ADDED later")
+
+    assert versions(api) == ["1000", "1000", "1000", "1001"]
+    assert told.words == ["list 1000", "list 1001 missed", "ADDED later"]
+    assert follower.relists == 1
+
+
+@pytest.mark.parametrize("code", [429, 503, 504])
+async def test_api_server_that_is_busy_is_not_asked_for_a_list_too(
+    api: FakeApi, told: Told, code: int
+) -> None:
+    busy = Refuse(code, retry_after=0)
+    api.next("watch", "pods", *[busy] * 5)
+
+    async with following(api, told) as follower:
+        await api.until("watch", "pods", 6)
+
+    assert versions(api) == ["1000"] * 6
+    assert follower.relists == 0
+
+
+async def test_watch_that_is_refused_whatever_its_version_is_not_heard_for_all_its_lists(
+    api: FakeApi, told: Told
+) -> None:
+    """Or a leader that may list and not watch would never give its lease up."""
+    api.always("watch", "pods", Refuse(403, "Forbidden"))
+
+    async with following(api, told) as follower:
+        await api.until("watch", "pods", 1)
+        first = api.requests("watch", "pods")[0].at
+        await api.until("list", "pods", 4)
+        age, now = follower.age_of_last_event, api.requests("list", "pods")[3].at
+
+    # Three watches each, for a list is no refusal.
+    assert len(api.requests("watch", "pods")) == 9
+    assert age >= now - first
 
 
 async def test_retry_after_is_waited_for(api: FakeApi, told: Told) -> None:

@@ -2,7 +2,8 @@
 
 What holds: every change reaches the sink, or stands in a later list; after a gap there is exactly
 one list, which is live and never from a cache; the version to go on from is the newest that a
-list, an event or a bookmark has given, and never an older one.
+list, an event or a bookmark has given, and never an older one. Where watches from that version are
+refused again and again there is a list, too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 
 log = logging.getLogger(__name__)
+
+_BUSY = frozenset({429, 503, 504})
+"""Status of an API server that wants to be left alone: a list would be more work for it."""
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -70,6 +74,9 @@ class ReflectorSettings:
     and empty watches."""
     longest_pause: timedelta = timedelta(seconds=30)
     """What those grow to; up to half is added as jitter."""
+    list_after: int = 3
+    """Watches from one version that are refused in a row, after which there is a list. Not where
+    the API server says that it is busy."""
     page_size: int = PAGE_SIZE
     may_be_absent: bool = False
     """The kind belongs to a CRD: a cluster that does not serve it has no such objects."""
@@ -98,6 +105,8 @@ class Reflector(Generic[K, T]):
         self._asked_at = clock()
         self._is_heard = False
         self._fruitless = 0
+        self._refused = ("", 0)
+        self._is_doubted = False
         self._lists = self._watches = 0
         self.version = ""
         """To go on from; empty: a list is due."""
@@ -120,6 +129,7 @@ class Reflector(Generic[K, T]):
         """Seconds since the API server last proved that we hear it.
 
         By an event, a bookmark, a page of a list, or a quiet watch that lasted as it was asked to.
+        A list that refused watches have led to proves nothing: who can only list does not follow.
         """
         return self._clock() - self._heard_at
 
@@ -145,6 +155,7 @@ class Reflector(Generic[K, T]):
                 await self._list()
         self._asked_at = self._clock()
         await self._watch()
+        self._refused = ("", 0)
         if self._clock() - self._asked_at >= self._settings.watch_lasts.total_seconds() / 2:
             self._hear()
         return self._pause()
@@ -162,12 +173,13 @@ class Reflector(Generic[K, T]):
         for found in listing.bad:
             await self._report(found)
         await self._sink.replace(listing.items, listing.resource_version)
-        self.version = listing.resource_version
+        self.version, self._refused = listing.resource_version, ("", 0)
         self.synced.set()
         await drop(listing)
 
     def _hear_page(self) -> None:
-        self._heard_at = self._clock()
+        if not self._is_doubted:
+            self._heard_at = self._clock()
 
     async def _watch(self) -> None:
         self._watches += 1
@@ -201,11 +213,13 @@ class Reflector(Generic[K, T]):
         await self._sink.bad(found)
 
     def _hear(self) -> None:
-        self._heard_at, self._is_heard = self._clock(), True
+        self._heard_at, self._is_heard, self._is_doubted = self._clock(), True, False
 
     async def _failed(self, error: ClusterUnavailable) -> float:
         if isinstance(error, Expired | NotServed):
             self.version = ""
+        elif self._is_stuck(error):
+            self.version, self._is_doubted = "", True
         if isinstance(error, NotServed) and self._settings.may_be_absent:
             self._hear()
             await self._sink.replace((), "")
@@ -214,6 +228,14 @@ class Reflector(Generic[K, T]):
         log.warning("%s is asked again: %s", self._path, error)
         retry_after = error.retry_after if isinstance(error, ApiRefusal) else 0
         return max(self._pause(), retry_after)
+
+    def _is_stuck(self, error: ClusterUnavailable) -> bool:
+        """The API server answers, and goes on to refuse every watch from this version."""
+        if not isinstance(error, ApiRefusal) or error.status in _BUSY or not self.version:
+            return False
+        known, times = self._refused
+        self._refused = (self.version, times + 1 if known == self.version else 1)
+        return self._refused[1] >= self._settings.list_after
 
     def _pause(self) -> float:
         """At most one watch in a `pause`; longer each time where nothing is heard between them."""
