@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -524,6 +525,22 @@ async def test_watch_that_is_refused_whatever_its_version_is_not_heard_for_all_i
     # Three watches each, for a list is no refusal.
     assert len(api.requests("watch", "pods")) == 9
     assert age >= now - first
+
+
+async def test_list_is_read_again_now_and_then_where_a_watch_leaves_changes_out(
+    api: FakeApi, told: Told
+) -> None:
+    """An API server set back to an older state does so, for a version that it has yet to reach."""
+    api.always("watch", "pods", Lines())
+
+    async with following(api, told, list_every=timedelta(milliseconds=50)):
+        await api.until("watch", "pods", 1)
+        api.store.create("pods", pod("left-out"))
+        await told.until_told("list 1001 left-out")
+        await api.until("list", "pods", 5)
+
+    begun = [each.at for each in api.requests("list", "pods")]
+    assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(begun))
 
 
 async def test_retry_after_is_waited_for(api: FakeApi, told: Told) -> None:

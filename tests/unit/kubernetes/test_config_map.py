@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 import redis.asyncio
-from tests.support.fake_api.faults import Refuse
+from tests.support.fake_api.faults import Fault, Lines, Refuse
 from tests.support.fake_api.server import FakeApi
+from tests.support.reflecting import QUICK
 from tests.support.replica import until
 
 from autoscale_enforcer.background import Background
 from autoscale_enforcer.cluster.kubernetes import config_map
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.config_map import KEYS, NAME, ConfigMapWatch
+from autoscale_enforcer.cluster.kubernetes.transport import ApiSettings
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
 from autoscale_enforcer.ledger.calls import LedgerSettings
@@ -142,6 +146,39 @@ async def test_a_good_update_is_taken_without_a_restart(api: FakeApi, watch: Wat
     await is_at(live, put(api, good("3")))
 
     assert system_cpu(live) == 3000
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Lines(), Refuse(500), Refuse(503, retry_after=0)],
+    ids=["leaves it out", "is refused", "finds the API busy"],
+)
+async def test_an_update_that_the_watch_never_tells_is_taken_by_a_list(
+    api: FakeApi, watch: Watch, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    """No compare reads the ConfigMap: such a replica never heard of a config again."""
+    quick = replace(QUICK, list_every=timedelta(milliseconds=50))
+    monkeypatch.setattr(config_map, "FOLLOWED", quick)
+    put(api, good("1"))
+    api.always("watch", "configmaps", fault)
+    first, live = await watch()
+    await first.first()
+    await api.until("watch", "configmaps", 1)
+
+    await is_at(live, put(api, good("3")))
+
+    assert system_cpu(live) == 3000
+
+
+def test_an_update_that_the_watch_never_tells_is_taken_within_five_minutes() -> None:
+    """A watch begun just before a list is due may be silent to its end, and the list be slow."""
+    settings, api = config_map.FOLLOWED, ApiSettings()
+
+    watched = settings.watch_lasts * 1.25 + api.request + api.watch_slack
+    paused = settings.longest_pause * 1.5
+
+    assert settings.list_every is not None
+    assert settings.list_every + watched + paused + api.page <= timedelta(minutes=5)
 
 
 async def test_a_bad_update_is_kept_out_and_counted_once(

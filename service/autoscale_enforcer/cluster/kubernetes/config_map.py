@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 
 from autoscale_enforcer.cluster.kubernetes.answers import Action, BadObject, Changed
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.paths import one_config_map_path
-from autoscale_enforcer.cluster.kubernetes.reflector import Reflector
+from autoscale_enforcer.cluster.kubernetes.reflector import Reflector, ReflectorSettings
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
 from autoscale_enforcer.ledger.ledger import Ledger
@@ -23,6 +24,10 @@ KEYS = ("autoscaler-enforcer-config.json", "autoscale-enforcer-config.json")
 
 WAIT_FOR_FIRST = 5.0
 """Seconds, the reference's own: after that a replica without a config ends."""
+
+FOLLOWED = ReflectorSettings(watch_lasts=timedelta(seconds=60), list_every=timedelta(seconds=90))
+"""One object, so a list is a small read. Nothing else compares: what a watch does not tell, be it
+silent, refused or the API server set back, is known by the list after it, within five minutes."""
 
 RETRY_AFTER = 0.5
 """Seconds between attempts to read the last good config while Redis is away."""
@@ -39,6 +44,7 @@ class ConfigMapWatch:
             kind=ConfigMapObject,
             read=_as_it_is,
             sink=self,
+            settings=FOLLOWED,
         )
         self._has_come = asyncio.Event()
         self._offered = ""

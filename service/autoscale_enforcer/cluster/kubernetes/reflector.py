@@ -77,6 +77,9 @@ class ReflectorSettings:
     list_after: int = 3
     """Watches from one version that are refused in a row, after which there is a list. Not where
     the API server says that it is busy."""
+    list_every: timedelta | None = None
+    """There is a list before the first watch after so long: an API server that was set back to an
+    older state may leave changes out of a watch and never say so. None: somebody else compares."""
     page_size: int = PAGE_SIZE
     may_be_absent: bool = False
     """The kind belongs to a CRD: a cluster that does not serve it has no such objects."""
@@ -107,6 +110,7 @@ class Reflector(Generic[K, T]):
         self._fruitless = 0
         self._refused = ("", 0)
         self._is_doubted = False
+        self._listed_at = clock()
         self._lists = self._watches = 0
         self.version = ""
         """To go on from; empty: a list is due."""
@@ -150,6 +154,9 @@ class Reflector(Generic[K, T]):
     async def _list_and_watch(self) -> float:
         """One list, if one is due, and one watch to its end; how long to pause then."""
         self._asked_at, self._is_heard = self._clock(), False
+        every = self._settings.list_every
+        if every and self._clock() - self._listed_at >= every.total_seconds():
+            self.version = ""
         if not self.version:
             with FullCollections.held_off():
                 await self._list()
@@ -174,6 +181,7 @@ class Reflector(Generic[K, T]):
             await self._report(found)
         await self._sink.replace(listing.items, listing.resource_version)
         self.version, self._refused = listing.resource_version, ("", 0)
+        self._listed_at = self._clock()
         self.synced.set()
         await drop(listing)
 
