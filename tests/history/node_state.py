@@ -158,13 +158,17 @@ class NodeState(NamedTuple):
             left = max(0, self.capacity[at] - self.reserved[at] + had - begin)
             full = begin + min(asked[at] - begin, left // factor[at] * factor[at])
             ranges.append((begin if self.is_unsettled else full, full))
-        (_, cpu), (_, mem) = ranges
-        cpu, mem = told or (cpu, mem)
-        if not all(
-            least <= is_ <= full for is_, (least, full) in zip((cpu, mem), ranges, strict=True)
-        ):
-            return ()
-        return (self.having(pod, own._replace(cpu=cpu, mem=mem, is_heard=True)),)
+        (least_cpu, full_cpu), (least_mem, full_mem) = ranges
+        if told is None:
+            # An unsettled node lets nothing grow.
+            amounts = {(full_cpu, full_mem), (least_cpu, least_mem)}
+        elif least_cpu <= told[0] <= full_cpu and least_mem <= told[1] <= full_mem:
+            amounts = {told}
+        else:
+            amounts = set()
+        return [
+            self.having(pod, own._replace(cpu=cpu, mem=mem, is_heard=True)) for cpu, mem in amounts
+        ]
 
     def bound(self, pod: str, amount: Pair, most: Pair) -> Iterable[NodeState]:
         """The cluster has it there, room or not."""

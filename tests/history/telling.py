@@ -64,6 +64,7 @@ def request(
     cpu: int,
     told: int = 0,
     last: int = 250,
+    mem: int = GIB,
     **fields: Any,
 ) -> Operation:
     """Its agent asks for CPU."""
@@ -72,7 +73,7 @@ def request(
         begins,
         ends,
         pod=name,
-        asked=(cpu, GIB),
+        asked=(cpu, mem),
         factor=(250, GIB),
         last=(last, GIB),
         told=(told, GIB) if told else (0, 0),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.history.check import check, main
+from tests.history.clients import GIB
 from tests.history.record import Operation, Outcome, Recorder
 from tests.history.search import SearchSettings
 from tests.history.telling import (
@@ -127,6 +128,12 @@ ACCEPTED = {
         reserve("a", 20, 30),
         epoch(40, 50, lost_since=25),
         shown(60, 70, 0, 0),
+    ],
+    "a request without an answer that could not grow on an unsettled node": [
+        vm("v", cpu=750),
+        epoch(10, 20),
+        request("v", 30, None, cpu=500, mem=2 * GIB),
+        shown(70, 80, 500, 1),
     ],
     "reads that only an order other than that of the answers explains": [
         reserve("a", 10, 100),
