@@ -382,6 +382,27 @@ async def test_work_counts_until_it_ends_though_its_client_has_gone(open_port: O
     assert await (await port.connect()).ask() == 200
 
 
+async def test_large_bodies_of_one_address_have_a_share_of_the_memory(open_port: OpenPort) -> None:
+    """Each might be 64 MiB, and as many came as there are connections."""
+    size = 1_000_000
+    port = await open_port(extender_body=size)
+    large = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size + b" " * (size - 1)
+    slow = [await port.connect() for _ in range(2)]
+    for client in slow:
+        await client.send(large)
+    await until(lambda: _is(port.door.bodies.held > 1_700_000))
+    refused, other = await port.connect(), await port.connect("127.0.0.2")
+
+    assert await refused.ask(large + b" ") == 503
+    assert await other.ask(large + b" ") == 200
+    assert await (await port.connect()).ask(POST) == 200
+
+    for client in slow:
+        await client.send(b" ")
+        assert (await client.reply())[0] == 200
+    await until(lambda: _is(port.door.bodies.held == 0))
+
+
 # The end
 
 

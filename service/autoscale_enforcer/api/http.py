@@ -56,6 +56,7 @@ async def read_body(request: web.Request, *, limit: int, within: timedelta) -> b
     """
     if request.content_length is not None and request.content_length > limit:
         raise WireError("", f"the body is longer than {limit} bytes")
+    connection = request.protocol if isinstance(request.protocol, Connection) else None
     chunks, length = [], 0
     try:
         async with asyncio.timeout(within.total_seconds()):
@@ -63,13 +64,15 @@ async def read_body(request: web.Request, *, limit: int, within: timedelta) -> b
                 length += len(chunk)
                 if length > limit:
                     raise WireError("", f"the body is longer than {limit} bytes")
+                if connection:
+                    connection.hold_body(length)
                 chunks.append(chunk)
     except TimeoutError:
         raise WireError("", "the body did not arrive in time") from None
     except web.RequestPayloadError as error:
         raise WireError("", "the body cannot be unpacked") from error
-    if isinstance(request.protocol, Connection):
-        await request.protocol.begin_turn()
+    if connection:
+        await connection.begin_turn()
     return b"".join(chunks)
 
 

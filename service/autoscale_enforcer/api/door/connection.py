@@ -14,6 +14,7 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from autoscale_enforcer.api.door.bodies import SMALL, Bodies
 from autoscale_enforcer.api.door.places import Place, Places
 from autoscale_enforcer.api.door.turns import Turns
 
@@ -37,6 +38,8 @@ class Connection(web.RequestHandler):
 
     __slots__ = (
         "_began_turn",
+        "_bodies",
+        "_body_held",
         "_head_bytes",
         "_head_limit",
         "_now",
@@ -57,6 +60,7 @@ class Connection(web.RequestHandler):
         place: Place,
         places: Places,
         turns: Turns,
+        bodies: Bodies,
         head_limit: int,
         there: set[Connection],
         **kind: Any,
@@ -65,6 +69,7 @@ class Connection(web.RequestHandler):
         super().__init__(server, loop=loop, **kind)
         self.place, self._places, self._turns = place, places, turns
         self._head_limit, self._there, self._now = head_limit, there, loop.time
+        self._bodies, self._body_held = bodies, 0
         self._wire: asyncio.Transport | None = None
         self.is_answering = False
         """From a whole head to the end of the answer."""
@@ -170,8 +175,18 @@ class Connection(web.RequestHandler):
         """Overloaded where a request of this client would be one too many."""
         self._turns.check(self.place.caller.address)
 
+    def hold_body(self, size: int) -> None:
+        """So much of the body has come; Overloaded where others' leave it no room."""
+        more = size - SMALL - self._body_held
+        if more > 0:
+            self._bodies.hold(self.place.caller.address, more)
+            self._body_held += more
+
     def end_turn(self) -> None:
         """Its handler has ended. Safe to repeat."""
+        if self._body_held:
+            self._bodies.drop(self.place.caller.address, self._body_held)
+            self._body_held = 0
         if self._began_turn:
             self._began_turn = False
             self._turns.end(self.place.caller.address)

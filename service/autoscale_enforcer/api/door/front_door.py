@@ -19,6 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
+from autoscale_enforcer.api.door.bodies import Bodies
 from autoscale_enforcer.api.door.connection import Connection
 from autoscale_enforcer.api.door.places import Place, Places
 from autoscale_enforcer.api.door.server_settings import (
@@ -58,6 +59,7 @@ class FrontDoor:
     tls: Tls | None = None
     places: Places = field(init=False)
     turns: Turns = field(init=False)
+    bodies: Bodies = field(init=False)
     _runner: web.AppRunner = field(init=False)
     _server: web.Server = field(init=False)
     _listeners: list[socket.socket] = field(default_factory=list)
@@ -67,6 +69,7 @@ class FrontDoor:
     def __post_init__(self) -> None:
         self.places = Places(self.limits.connections)
         self.turns = Turns(self.limits.requests)
+        self.bodies = Bodies(self.limits.extender_body)
         self._runner = web.AppRunner(self.app, **runner_settings())
 
     async def start(self) -> None:
@@ -195,6 +198,7 @@ class FrontDoor:
             place=place,
             places=self.places,
             turns=self.turns,
+            bodies=self.bodies,
             head_limit=self.limits.header,
             there=self._connections,
             **connection_settings(self.limits),
