@@ -22,7 +22,7 @@ endef
 SEED ?= 1
 MINUTES ?= 45
 
-.PHONY: help run test test-long chaos chaos-short scale e2e fuzz bench bench-short lint check fmt lock clean
+.PHONY: help run test test-long chaos chaos-short scale e2e fuzz bench bench-short profile lint check fmt lock clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -66,6 +66,10 @@ bench-short: .venv/dev.stamp  ## Only see that each bench works and that the ans
 
 fuzz: .venv/dev.stamp  ## A million hostile requests to a replica (REQUESTS=1000000, SEED=1)
 	$(BIN)/python -m tests.fuzz $(if $(REQUESTS),--requests $(REQUESTS)) --seed $(SEED)
+
+profile: .venv/dev.stamp  ## Draw where a replica's time goes into docs/profiles
+	$(call need_debian_package,redis-server,redis-server)
+	$(BIN)/python -m bench.profile $(PROFILE)
 
 lint: .venv/dev.stamp  ## Format, lint, types, Lua lint, layers
 	$(BIN)/ruff format --check $(CHECKED)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from bench import agent_rate, cold_start, cost, filter_time
+from bench import agent_rate, cold_start, cost, filter_time, kube_scheduler, soak
 from bench.figures import Figure, WrongAnswer
 from bench.scale import FULL, SHORT, Say, Scale
 
@@ -25,6 +25,8 @@ BENCHES: dict[str, Bench] = {
     "filter": filter_time.run,
     "cost": cost.run,
     "cold": cold_start.run,
+    "soak": soak.run,
+    "scheduler": kube_scheduler.run,
 }
 
 

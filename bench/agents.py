@@ -48,10 +48,17 @@ def split(vms: int, parts: int) -> list[range]:
 
 
 def judge(load: Load) -> None:
-    """Raise WrongAnswer where a sample is not what the nodes have room for: all that was asked."""
+    """Raise WrongAnswer where an answer is no permit, or a sample none of all that was asked."""
     if load.refused:
         raise WrongAnswer(f"{load.refused} of {len(load.waits)} agents' requests were refused")
+    judge_permits(load)
+
+
+def judge_permits(load: Load) -> None:
+    """Raise WrongAnswer where a sample's permit is not what was asked: there was room for it."""
     for sent, got in load.samples:
+        if got[9:12] != b"200":
+            continue
         wanted = json.loads(sent.partition(b"\r\n\r\n")[2])["resources"]
         told = json.loads(got.partition(b"\r\n\r\n")[2])["permit"]
         if (_milli(told["vCPUs"]), _gib(told["mem"])) != (

@@ -61,20 +61,20 @@ def run(scale: Scale, say: Say) -> Iterator[Figure]:
         flags = stack.enter_context(live_cluster(api.said))
         (replica,) = stack.enter_context(replicas(server.tcp_url, "kubernetes", *flags))
         peer = stack.enter_context(go_peer(peer_binary(), "-api", api.said))
-        ours, theirs, agent = (
-            _opened(stack, each) for each in (replica.extender, peer.said, replica.agent)
-        )
+        ours, theirs = (_opened(stack, each) for each in (replica.extender, peer.said))
+        asked = questions(scale)
+        pairs = [(_requests(ours, each), _requests(theirs, each)) for each in asked]
+        for here, there in pairs:
+            for one, other in zip(here, there, strict=True):
+                same_answer(ours.ask(one).body, theirs.ask(other).body)
+        agent = _opened(stack, replica.agent)
         changes = requests_of(agent.url, range(min(scale.filters.vms, 100)))
 
         def change() -> None:
             agent.ask(next(changes))
 
         measures: list[Callable[[], list[float]]] = []
-        asked = questions(scale)
-        for each in asked:
-            here, there = (_requests(conn, each) for conn in (ours, theirs))
-            for one, other in zip(here, there, strict=True):
-                same_answer(ours.ask(one).body, theirs.ask(other).body)
+        for each, (here, there) in zip(asked, pairs, strict=True):
             # A ledger in use changes between filters; the peer is asked of one that stands still.
             measures.append(_measure(ours, here, each.calls, change))
             measures.append(_measure(theirs, there, each.calls, lambda: None))

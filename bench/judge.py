@@ -7,6 +7,7 @@ import json
 import urllib.request
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import timedelta
 
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
@@ -16,6 +17,9 @@ from autoscale_enforcer.ledger.verify import Books, breaches
 from autoscale_enforcer.model.resources import NOTHING, Resources
 from bench.figures import WrongAnswer
 from bench.scheduling import passed
+
+PATIENCE = timedelta(minutes=2)
+"""To read a whole ledger; a replica gives up long before one of 150,000 pods is read."""
 
 
 def verify(admin: str) -> None:
@@ -33,7 +37,8 @@ def books_of(redis_url: str) -> Books:
 
 async def read(redis_url: str) -> Books:
     """As `books_of`, within a loop."""
-    ledger = Ledger.open(LedgerSettings(connection=ConnectionSettings(url=redis_url)))
+    connection = ConnectionSettings(url=redis_url, socket_timeout=PATIENCE.total_seconds())
+    ledger = Ledger.open(LedgerSettings(connection=connection, call_budget=PATIENCE))
     try:
         books = await read_books(ledger)
     finally:

@@ -46,12 +46,11 @@ class Watched:
         self._pids = [*pids, os.getpid()]
         self._began, self._before = time.monotonic(), _reading(self._pids)
 
-    def noise(self) -> Noise:
-        """Since it was made."""
+    def noise(self, *started: int) -> Noise:
+        """Since it was made; `started` are programs of the bench that have begun since."""
         took = time.monotonic() - self._began
-        busy, stolen, used, waited = (
-            after - before for after, before in zip(_reading(self._pids), self._before, strict=True)
-        )
+        readings = zip(_reading([*self._pids, *started]), self._before, strict=True)
+        busy, stolen, used, waited = (after - before for after, before in readings)
         return Noise(
             load=os.getloadavg()[0],
             stolen=stolen / took / (os.cpu_count() or 1),

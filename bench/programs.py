@@ -47,6 +47,8 @@ class Replica:
     admin: str
     own_extender: str
     """URL of this one alone, where several share a port."""
+    own_agent: str
+    """The same for agents."""
 
 
 @dataclass(slots=True)
@@ -107,23 +109,30 @@ def replicas(redis_url: str, cluster: str, *flags: str, count: int = 1) -> Itera
         ports += ["--reuse-port", "--own-ports=0,0,0"]
     commands = []
     for number in range(1, count + 1):
-        command = [sys.executable, "-m", "autoscale_enforcer.cli.main", "serve"]
-        command += ["--host", HOST, "--redis-url", redis_url, f"--replica-name=r{number}"]
-        commands.append((f"r{number}", [*command, f"--cluster={cluster}", *ports, *flags]))
+        name = f"r{number}"
+        source = f"--cluster={cluster}"
+        commands.append((name, replica_command(redis_url, name, source, *ports, *flags)))
     with _started(commands, first='{"ready":') as found:
         yield [_replica(each) for each in found]
+
+
+def replica_command(redis_url: str, name: str, *flags: str) -> list[str]:
+    """What starts a replica; without other flags on its usual ports."""
+    command = [sys.executable, "-m", "autoscale_enforcer.cli.main", "serve", "--host", HOST]
+    return [*command, "--redis-url", redis_url, f"--replica-name={name}", *flags]
 
 
 def _replica(made: Program) -> Replica:
     ports = json.loads(made.said)["ports"]
     url = {door: f"http://{HOST}:{ports[door]}" for door in ("extender", "agent", "admin")}
-    own = (ports.get("own") or ports)["extender"]
+    own = ports.get("own") or ports
     return Replica(
         made,
         extender=f"{url['extender']}/extender",
         agent=f"{url['agent']}/",
         admin=url["admin"],
-        own_extender=f"http://{HOST}:{own}/extender",
+        own_extender=f"http://{HOST}:{own['extender']}/extender",
+        own_agent=f"http://{HOST}:{own['agent']}/",
     )
 
 
@@ -135,9 +144,11 @@ def bare_handler() -> Iterator[Program]:
 
 
 @contextmanager
-def go_peer(binary: Path, *flags: str) -> Iterator[Program]:
+def go_peer(binary: Path, *flags: str, **environ: str) -> Iterator[Program]:
     """The Go extender; `said` is its URL, without a verb."""
-    with program("peer", [str(binary), *flags], first="http://") as found:
+    named = [f"{name}={value}" for name, value in environ.items()]
+    command = ["/usr/bin/env", *named, str(binary), *flags]
+    with program("peer", command, first="http://") as found:
         yield found
 
 

@@ -31,8 +31,15 @@ class Scale:
     """Of each call, where Redis' own time is measured."""
     cold: Size
     cold_starts: int
+    scheduled: tuple[tuple[int, int], ...]
+    """Nodes and pods of each cluster that a kube-scheduler works in."""
+    scheduler_rounds: int
     soak: Size
     soak_seconds: float
+    soak_agents: int
+    """Requests a second."""
+    soak_binds: int
+    """Pods a second."""
 
 
 FULL = Scale(
@@ -48,8 +55,12 @@ FULL = Scale(
     batches=200,
     cold=Size(nodes=5000, pods=150_000, vms=10_000),
     cold_starts=3,
+    scheduled=((500, 1500), (5000, 1000)),
+    scheduler_rounds=5,
     soak=Size(nodes=2000, pods=20_000, vms=10_000),
     soak_seconds=600,
+    soak_agents=2000,
+    soak_binds=100,
 )
 
 SHORT = Scale(
@@ -65,7 +76,11 @@ SHORT = Scale(
     batches=3,
     cold=Size(nodes=20, pods=1000, vms=100),
     cold_starts=1,
+    scheduled=((5, 20),),
+    scheduler_rounds=1,
     soak=Size(nodes=50, pods=200, vms=100),
     soak_seconds=4,
+    soak_agents=200,
+    soak_binds=10,
 )
 """Its figures mean nothing: it shows that each bench runs and that the answers are right."""

@@ -12,7 +12,7 @@ from bench.cluster import Json, node, node_name, plain_pod
 from bench.figures import WrongAnswer
 from bench.load import request
 
-IMAGES = 62
+IMAGES = 66
 """Of a whole node: some 15 KiB, as most real ones have."""
 
 SIZES = ("100m", "250m", "500m", "1", "2", "12", "24")
