@@ -35,6 +35,7 @@ from tests.support.reflecting import Told, following
 SECOND = timedelta(seconds=1)
 BRIEF_WATCH = ReflectorSettings(watch_lasts=SECOND, pause=timedelta(milliseconds=20))
 GONE = Refuse(410, "Expired", "too old resource version: 1000 (1500)")
+BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1000"}}}'
 
 
 @pytest.fixture
@@ -49,8 +50,7 @@ def told() -> Told:
 
 
 def bookmark_then_error() -> Lines:
-    bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1000"}}}'
-    return Lines((bookmark, *error_event(500, "InternalError").lines))
+    return Lines((BOOKMARK, *error_event(500, "InternalError").lines))
 
 
 def versions(api: FakeApi) -> list[str]:
@@ -329,11 +329,54 @@ async def test_silent_watch_is_given_up_soon_after_it_should_have_ended(
     silence.over.set()
 
 
+async def test_watch_that_falls_silent_after_a_bookmark_is_given_up_long_before_its_end(
+    api: FakeApi, told: Told
+) -> None:
+    """FIELD-REPORTS 23: with the API side silent and TCP open, it took more than five minutes."""
+    silence = Silence(lines=(BOOKMARK,))
+    api.next("watch", "pods", silence)
+    limits = ApiSettings(bookmark_silence=timedelta(seconds=0.3))
+
+    async with following(api, told, limits=limits) as follower:
+        await api.until("watch", "pods", 1)
+        api.store.create("pods", pod("missed"))
+        await told.until_told("ADDED missed")
+
+    first, second = api.requests("watch", "pods")
+    assert second.at - first.at >= 0.3
+    assert versions(api) == ["1000", "1000"]
+    assert follower.relists == 0
+    silence.over.set()
+
+
+async def test_watch_whose_bookmarks_come_is_not_given_up(api: FakeApi, told: Told) -> None:
+    api.bookmarks_every = 0.1
+    limits = ApiSettings(bookmark_silence=timedelta(seconds=0.5))
+
+    async with following(api, told, limits=limits) as follower:
+        await api.until("watch", "pods", 1)
+        nothing = asyncio.create_task(told.until_told("ADDED late"))
+        await asyncio.wait({nothing}, timeout=1.2)
+        api.store.create("pods", pod("late"))
+        await nothing
+
+    assert follower.restarts == 0
+
+
+def test_two_bookmarks_may_not_come_before_a_watch_is_given_up() -> None:
+    """kube-apiserver sends one about every minute."""
+    limits = ApiSettings()
+
+    assert timedelta(seconds=120) < limits.bookmark_silence
+    assert limits.bookmark_silence < ReflectorSettings().watch_lasts + limits.watch_slack
+
+
 async def test_quiet_watch_outlasts_the_time_that_a_request_may_take(
     api: FakeApi, told: Told
 ) -> None:
     """FIELD-REPORTS 23: the HTTP client's own total timeout ended quiet watches after minutes."""
-    limits = ApiSettings(request=timedelta(seconds=0.5), page=timedelta(seconds=0.5))
+    half = timedelta(seconds=0.5)
+    limits = ApiSettings(request=half, page=half, bookmark_silence=half)  # no bookmark comes here
 
     async with following(api, told, limits=limits) as follower:
         await api.until("watch", "pods", 1)

@@ -84,11 +84,14 @@ class Silence:
 
     with_head: bool = True
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    lines: tuple[bytes, ...] = ()
+    """What comes before, with the head."""
 
     async def answer(self, request: web.Request, go_on: GoOn) -> web.StreamResponse:
         response: web.StreamResponse = web.Response(status=500)
         if self.with_head:
             response = await begin(request)
+            await response.write(b"".join(line + b"\n" for line in self.lines))
         await self.over.wait()
         return response
 

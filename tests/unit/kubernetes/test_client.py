@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
@@ -223,6 +224,28 @@ async def test_watch_that_is_left_gives_its_connection_back(api: FakeApi, client
     found = await client.get(paths.pod_path(POD), PodObject)
 
     assert found is not None
+
+
+async def test_connection_whose_other_end_is_gone_is_found_out_by_the_kernel(
+    api: FakeApi, client: KubeApi
+) -> None:
+    """FIELD-REPORTS 23. A watch sends nothing, so nothing else would tell within half a minute."""
+    await client.get(paths.pod_path(POD), PodObject)
+    session = client._transport._session
+    assert session is not None
+    assert session.connector is not None
+    ((connection, _),) = next(iter(session.connector._conns.values()))
+    assert connection.transport is not None
+    ours = connection.transport.get_extra_info("socket")
+
+    probing = ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    idle, interval, count = (
+        ours.getsockopt(socket.IPPROTO_TCP, option)
+        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    )
+
+    assert probing == 1
+    assert idle + interval * count <= 30
 
 
 def binding(uid: str = "u1", version: str = "") -> dict[str, Any]:

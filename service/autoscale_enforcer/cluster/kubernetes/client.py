@@ -14,6 +14,7 @@ import msgspec
 
 from autoscale_enforcer.cluster.kubernetes.access import Access
 from autoscale_enforcer.cluster.kubernetes.answers import (
+    Bookmark,
     K,
     Listing,
     Page,
@@ -33,7 +34,7 @@ from autoscale_enforcer.cluster.kubernetes.transport import (
     ApiSettings,
     Request,
     Transport,
-    our_errors,
+    next_chunk,
 )
 from autoscale_enforcer.errors import ClusterUnavailable
 
@@ -120,8 +121,9 @@ class KubeApi:
     ) -> AsyncGenerator[WatchEvent[K], None]:
         """What happens after that version, until the API server ends it, which is no error.
 
-        It is asked to do so after `lasts`, and given up when it is silent for longer. Raises
-        Expired where that version is known no longer, at the start or later.
+        It is asked to do so after `lasts`, and given up when it is silent for longer, or after a
+        bookmark for the time of two. Raises Expired where that version is known no longer, at the
+        start or later.
         """
         asked = asked_for("watch", path)
         request = Request("GET", _watch_path(path, resource_version, lasts))
@@ -130,11 +132,14 @@ class KubeApi:
             if isinstance(body, Answer):
                 _good(asked, body)
                 return
-            lines = LineSplitter()
-            with our_errors(asked):
-                async for chunk in body.iter_any():
-                    for line in lines.feed(chunk):
-                        yield read_event(asked, line, kind)
+            lines, silence = LineSplitter(), idle
+            while chunk := await next_chunk(asked, body, within=silence):
+                for line in lines.feed(chunk):
+                    event = read_event(asked, line, kind)
+                    if isinstance(event, Bookmark):
+                        # Of this watch only: another API server may have none to send yet.
+                        silence = min(idle, self.settings.bookmark_silence)
+                    yield event
             if lines.is_mid_line:
                 raise ClusterUnavailable(f"{asked}: ended inside an event")
 

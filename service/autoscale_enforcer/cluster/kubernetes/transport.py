@@ -1,7 +1,7 @@
 """One request to the API server over aiohttp: who we are, how long it may take, what went wrong.
 
-Nothing of aiohttp leaves this module but the stream of a watch, which `client` reads under
-`our_errors`.
+Nothing of aiohttp leaves this module but the stream of a watch, which `client` reads by
+`next_chunk`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ class ApiSettings:
     """For one page of a list: the API server's own limit."""
     watch_slack: timedelta = timedelta(seconds=15)
     """How much longer than the time it was asked to last a watch may stay silent."""
+    bookmark_silence: timedelta = timedelta(seconds=130)
+    """Of a watch that has sent a bookmark: kube-apiserver sends such a watch one about every
+    minute, and two that do not come mean that nothing more will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ class Transport:
         Again with renewed credentials after a 401, which did nothing; else never twice, save that
         aiohttp sends a read again where the server has just closed an idle connection.
         """
-        with our_errors(asked):
+        with _our_errors(asked):
             async with asyncio.timeout(within.total_seconds()):
                 response = await self._send(request, sock_read=None)
                 async with response:
@@ -100,17 +103,17 @@ class Transport:
     ) -> AsyncIterator[Answer | aiohttp.StreamReader]:
         """The body of a 200 as it comes, without a limit of time but that between two chunks.
 
-        Another answer comes whole. What reading the stream raises is for `our_errors`.
+        Another answer comes whole. It is read by `next_chunk`.
         """
         within = self.settings.request.total_seconds()
-        with our_errors(asked):
+        with _our_errors(asked):
             async with asyncio.timeout(within):
                 response = await self._send(request, sock_read=idle.total_seconds())
         try:
             if response.status == 200:
                 yield response.content
                 return
-            with our_errors(asked):
+            with _our_errors(asked):
                 async with asyncio.timeout(within):
                     answer = await _whole(response)
             yield answer
@@ -153,7 +156,7 @@ class Transport:
 
 
 @contextmanager
-def our_errors(asked: str) -> Iterator[None]:
+def _our_errors(asked: str) -> Iterator[None]:
     """Turns what aiohttp raises into ClusterUnavailable; `asked` says what for."""
     try:
         yield
@@ -161,6 +164,13 @@ def our_errors(asked: str) -> Iterator[None]:
         raise ClusterUnavailable(f"{asked}: no answer in time") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise ClusterUnavailable(f"{asked}: {str(error) or type(error).__name__}") from error
+
+
+async def next_chunk(asked: str, body: aiohttp.StreamReader, *, within: timedelta) -> bytes:
+    """What comes next of a stream; empty at its end. Raises ClusterUnavailable for silence."""
+    with _our_errors(asked):
+        async with asyncio.timeout(within.total_seconds()):
+            return await body.readany()
 
 
 async def _whole(response: aiohttp.ClientResponse) -> Answer:
