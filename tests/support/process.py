@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from tests.support.servers import WATCHDOG
 
@@ -126,14 +130,29 @@ class Process:
 def stable_port() -> int:
     """A loopback port for a server that will be gone for a while: below those that the kernel gives
     to outgoing connections, one of which might take it meanwhile. Never the same twice, always
-    five digits.
+    five digits, and no other test process is given it.
     """
-    for port in _STABLE_PORTS:
+    for port in _own_ports():
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
     raise RuntimeError("this process has used up its ports")
 
 
-_STABLE_PORTS = iter(range(12_000 + os.getpid() % 20 * 1000, 32_000))
-"""Each process begins elsewhere, for several may run at once."""
+@functools.cache
+def _own_ports() -> Iterator[int]:
+    """A thousand that are this process's for as long as it lives."""
+    for start in range(12_000, 32_000, 1000):
+        file = (Path(tempfile.gettempdir()) / f"ae-ports-{start}").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            continue
+        _LOCKS.append(file)
+        return iter(range(start, start + 1000))
+    raise RuntimeError("twenty other processes have all ports")
+
+
+_LOCKS: list[IO[str]] = []
+"""Kept open, so kept."""
