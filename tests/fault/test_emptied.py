@@ -80,7 +80,7 @@ def targets(made: Stage) -> Targets:
     fleet = list(made.fleet)
     return Targets(
         extenders=[each.extender for each in fleet],
-        agents=[each.agent for each in fleet],
+        agents=[each.agent.rstrip("/") for each in fleet],
         admins=[each.admin for each in fleet],
         nodes=BUSY,
         cluster=ApiCluster(made.cluster.url, made.http),

@@ -283,6 +283,7 @@ class Client:
                 _pair(node["capacity"]), _pair(node["reserved"]), node["pods"], node["unsettled"]
             )
             for node in answer.json["nodes"]
+            if node["name"] in self.targets.nodes
         }
         call.saw(shown, replica=answer.replica)
 

@@ -135,6 +135,9 @@ class Books:
 
     def unreserve(self, uid: PodUid, *, node: NodeName, stamp: int) -> Release:
         """Release what is held there, unless it was reserved again since."""
+        row = self.pods.get(uid)
+        if row and (row.stage, row.node) == (Stage.HELD, node) and row.stamp > stamp:
+            return Release.LATE
         return self._release(uid, Stage.HELD, node, stamp)
 
     def abandon(self, uid: PodUid, *, node: NodeName, stamp: int) -> Release:

@@ -220,6 +220,22 @@ async def test_unreserve_takes_a_pod_that_cannot_be_read_any_more(replica: Repli
     assert await replica.reserved() == (0, 0)
 
 
+async def test_unreserve_by_a_slow_clock_is_no_success_while_the_hold_stays(
+    replica: Replica, start: StartReplica
+) -> None:
+    """It was told as done, and the hold stayed for as long as holds live."""
+    slow = await start(name="r2")
+    await replica.reserve(pod_json("u1"))
+    await slow.ledger.look()
+    slow.ledger.pipeline.exchange.redis_us -= 10_000_000  # its answer was long on its way
+
+    assert await slow.unreserve(reference("u1")) == ("Error", [Reason.LATE])
+    assert await replica.where("u1") == "held n1"
+    await slow.ledger.look()
+    assert await slow.unreserve(reference("u1")) == SUCCESS
+    assert await replica.where("u1") == "pending -"
+
+
 async def test_unreserve_takes_a_reference(replica: Replica) -> None:
     await replica.reserve(pod_json("u1"))
 

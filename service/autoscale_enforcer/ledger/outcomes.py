@@ -55,7 +55,9 @@ class Release(StrEnum):
     RELEASED = "RELEASED"
     """The room is free again."""
     NOTHING = "NOTHING"
-    """There was no such hold, or something newer has changed it."""
+    """There was no such hold, or, of a bind, something newer has changed it."""
+    LATE = "LATE"
+    """Something newer has changed what is held there: ask again where it is to go."""
 
 
 class Confirm(StrEnum):

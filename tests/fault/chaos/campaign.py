@@ -97,7 +97,7 @@ class _Campaign:
 
     def _targets(self, capacities: dict[str, Resources]) -> Targets:
         fleet = list(self.stage.fleet)
-        self._agents += [each.agent for each in fleet]
+        self._agents += [each.agent.rstrip("/") for each in fleet]
         return Targets(
             extenders=[each.extender for each in fleet],
             agents=self._agents,
@@ -130,7 +130,7 @@ class _Campaign:
         if not old.process.is_running:
             yield
             return
-        every = ((self._holders, old.extender), (self._agents, old.agent))
+        every = ((self._holders, old.extender), (self._agents, old.agent.rstrip("/")))
         for urls, url in every:
             urls.append(url)
         yield

@@ -55,14 +55,12 @@ class Prober:
 
     def longest_gap(self, kind: str, begin: float, end: float) -> float:
         """Seconds between two grants at most, of which the later came after `begin` and the earlier
-        before `end`; the beat itself is taken off.
+        before `end`, or to `end` where none came any more; the beat itself is taken off.
         """
-        times = self.good[kind]
-        gaps = [
-            later - earlier
-            for earlier, later in itertools.pairwise(times)
-            if later > begin and earlier < end
+        times = [at for at in self.good[kind] if at < end] + [
+            next((at for at in self.good[kind] if at >= end), end)
         ]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times) if later > begin]
         return max(0.0, max(gaps, default=0.0) - BEAT)
 
     def resumed(self, since: float) -> float | None:

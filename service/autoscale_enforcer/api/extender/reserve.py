@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable, ObjectError, TooLate
-from autoscale_enforcer.ledger.outcomes import Reserve, ReserveAnswer
+from autoscale_enforcer.ledger.outcomes import Release, Reserve, ReserveAnswer
 from autoscale_enforcer.model.rows import PodRow
 from autoscale_enforcer.policy.fit import SHORT_OF, Reason
 from autoscale_enforcer.wire.extender import (
@@ -67,17 +67,19 @@ async def answer_unreserve(desk: Desk, body: bytes) -> bytes:
     """`{"Code", "Reasons"}`; a hold that is not there is a success too. Safe to repeat."""
     request = decode_unreserve_request(body)
     try:
-        await desk.in_time(_unreserve(desk, request))
+        return await desk.in_time(_unreserve(desk, request))
     except (LedgerUnavailable, TooLate) as error:
         return encode_reserve_answer(ReserveCode.ERROR, [str(error)])
-    return encode_reserve_answer(ReserveCode.SUCCESS)
 
 
-async def _unreserve(desk: Desk, request: UnreserveRequest) -> None:
+async def _unreserve(desk: Desk, request: UnreserveRequest) -> bytes:
     order = await desk.order("unreserve", request.pod, request.node)
-    await desk.ledger.unreserve_pod(
+    answer = await desk.ledger.unreserve_pod(
         order.uid, node=order.node, stamp=order.stamp, context=order.context
     )
+    if answer is Release.LATE:
+        return encode_reserve_answer(ReserveCode.ERROR, [Reason.LATE])
+    return encode_reserve_answer(ReserveCode.SUCCESS)
 
 
 def _reference(request: ReserveRequest) -> PodReference:
