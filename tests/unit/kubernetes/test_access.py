@@ -65,6 +65,44 @@ async def test_api_server_with_a_certificate_of_another_authority_is_refused(
             await cluster_uid(access)
 
 
+async def test_authority_that_is_replaced_is_trusted_without_a_restart(
+    authority: trustme.CA, service_account: Path
+) -> None:
+    """The file was read once: after a rotation every new connection failed."""
+    context = server_context(authority)
+    async with FakeApi(tls=context) as api:
+        api.store.create("namespaces", KUBE_SYSTEM)
+        api.tokens = {"first"}
+        access = in_cluster(environment(api), folder=service_account)
+        assert access is not None
+        uids = [await cluster_uid(access)]
+        successor = trustme.CA()
+        successor.issue_cert("127.0.0.1").configure_cert(context)
+        successor.cert_pem.write_to_path(service_account / "ca.crt")
+        uids.append(await cluster_uid(access))
+        (service_account / "ca.crt").write_text("half a certif")
+        uids.append(await cluster_uid(access))
+
+    assert uids == ["cluster-1"] * 3  # each over a connection of its own
+
+
+async def test_authority_that_was_replaced_is_trusted_no_longer(
+    authority: trustme.CA, service_account: Path
+) -> None:
+    """Not even over a connection that is open still."""
+    async with FakeApi(tls=server_context(authority)) as api:
+        api.store.create("namespaces", KUBE_SYSTEM)
+        api.tokens = {"first"}
+        access = in_cluster(environment(api), folder=service_account)
+        assert access is not None
+        async with KubeApi(access) as client:
+            path = paths.namespace_path("kube-system")
+            await client.get(path, BareObject)
+            trustme.CA().cert_pem.write_to_path(service_account / "ca.crt")
+            with pytest.raises(ClusterUnavailable, match="certificate"):
+                await client.get(path, BareObject)
+
+
 def test_address_of_ip_version_6_is_put_into_brackets(service_account: Path) -> None:
     where = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,33 @@ async def test_kubeconfig_client_certificate_speaks_for_us(
 
         assert await cluster_uid(access) == "cluster-1"
         assert "Authorization" not in api.seen[0].headers
+
+
+async def test_files_that_a_kubeconfig_names_are_read_anew_when_they_change(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    """A rotated authority, or a renewed certificate of ours, wanted a restart."""
+
+    def write(ca: trustme.CA) -> None:
+        ca.cert_pem.write_to_path(tmp_path / "ca.crt")
+        mine = ca.issue_cert("me@example.org")
+        mine.cert_chain_pems[0].write_to_path(tmp_path / "me.crt")
+        mine.private_key_pem.write_to_path(tmp_path / "me.key")
+
+    write(authority)
+    named = kubeconfig(
+        tmp_path / "config",
+        {"client-certificate": "me.crt", "client-key": "me.key"},
+        there={"server": "https://127.0.0.1:1", "certificate-authority": "ca.crt"},
+    )
+    access = await find_access({}, kubeconfig=named)
+    successor = trustme.CA()
+
+    write(successor)
+
+    async with FakeApi(tls=server_context(successor, asks_for_certificate=True)) as api:
+        api.store.create("namespaces", KUBE_SYSTEM)
+        assert await cluster_uid(replace(access, server=api.url)) == "cluster-1"
 
 
 async def test_kubeconfig_exec_plugin_is_run_again_when_its_token_is_refused(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from autoscale_enforcer.errors import ClusterUnavailable, ConfigError
+from autoscale_enforcer.watched_files import Watched
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_AFTER = 60.0
@@ -44,7 +45,8 @@ class Access:
     server: str
     """URL without a path at its end, or with the one that a proxy wants."""
     credentials: Credentials
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
+    """What the next connection trusts, and shows of us: its files may be replaced at any time."""
     server_name: str | None = None
     """The name its certificate must carry, where that is not the one in the URL."""
     proxy: str | None = None
@@ -102,10 +104,11 @@ def in_cluster(environment: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT
     port = environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         return None
+    ca = folder / "ca.crt"
     try:
-        tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        tls = Watched(lambda: ssl.create_default_context(cafile=str(ca)), ca).current
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError([f"{folder / 'ca.crt'}: cannot be used: {error}"]) from error
+        raise ConfigError([f"{ca}: cannot be used: {error}"]) from error
     if not (folder / "token").is_file():
         raise ConfigError([f"{folder / 'token'}: missing: is automountServiceAccountToken off?"])
     shown = f"[{host}]" if ":" in host else host

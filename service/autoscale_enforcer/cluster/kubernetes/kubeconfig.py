@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import importlib
 import ssl
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from autoscale_enforcer.cluster.kubernetes.access import Access
 from autoscale_enforcer.errors import ClusterUnavailable, ConfigError
+from autoscale_enforcer.watched_files import Watched
 
 _ITS_ERRORS = (
     # It asserts and indexes its way through the file.
@@ -89,9 +92,15 @@ def _authorization(found: Any) -> str:
     return str(found.api_key.get("BearerToken") or "")
 
 
-def _tls(found: Any) -> ssl.SSLContext | None:
+def _tls(found: Any) -> Callable[[], ssl.SSLContext] | None:
+    """Made anew when a file that the kubeconfig names has changed; what stands in it stays."""
     if not found.host.startswith("https:"):
         return None
+    files = (found.ssl_ca_cert, found.cert_file, found.cert_file and found.key_file)
+    return Watched(lambda: _context(found), *(Path(file) for file in files if file)).current
+
+
+def _context(found: Any) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=found.ssl_ca_cert or None)
     if found.cert_file:
         context.load_cert_chain(found.cert_file, found.key_file or None)

@@ -71,7 +71,7 @@ class Transport:
     def open(self) -> None:
         """Make ready; nothing is sent yet."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(socket_factory=_socket, ssl=self._access.tls or True),
+            connector=aiohttp.TCPConnector(socket_factory=_socket),
             headers={
                 "User-Agent": USER_AGENT,
                 "Accept": "application/json",
@@ -146,6 +146,8 @@ class Transport:
             # Also so that a token goes nowhere else.
             allow_redirects=False,
             proxy=self._access.proxy,
+            # Part of what tells connections apart: none that trusted other files is used again.
+            ssl=self._access.tls() if self._access.tls else True,
             server_hostname=self._access.server_name,
             timeout=aiohttp.ClientTimeout(
                 total=None,
