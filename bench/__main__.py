@@ -1,7 +1,7 @@
 """Measures the service: python -m bench [--short] [--soak-seconds N] [NAME ...]
 
 Exits with 0 when every figure is within its limit, with 1 when one is not, with 2 when an answer
-was wrong: then no figure counts. With --short only a wrong answer is a failure.
+was wrong or did not come: then no figure counts. With --short only a wrong answer is a failure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 
 from bench import agent_rate, cold_start, cost, filter_time, kube_scheduler, soak
 from bench.figures import Figure, WrongAnswer
+from bench.load import LoadError
 from bench.scale import FULL, SHORT, Say, Scale
 
 Bench = Callable[[Scale, Say], Iterator[Figure]]
@@ -46,7 +47,7 @@ def main() -> int:
                 sys.stdout.write(f"{shown}\n")
                 sys.stdout.flush()
                 missed += [] if shown.is_met else [figure.name]
-        except WrongAnswer as error:
+        except (WrongAnswer, LoadError) as error:
             say(f"{name}: VOID: {error}")
             return 2
     say(f"took {time.monotonic() - began:.0f} s, {len(missed)} limits missed")
