@@ -60,6 +60,7 @@ class Leader:
         self._is_blind = True
         self._went_back = False
         self._next_sweep = self._renewed_at = 0.0
+        self._sweeping: asyncio.Task[None] | None = None
         self._versions: deque[tuple[float, int]] = deque()
 
     @property
@@ -106,6 +107,7 @@ class Leader:
 
     async def _end(self) -> None:
         self._token, self._has_caught_up = "", False
+        await self._end_sweep()
         await self._upkeep.stop()
 
     async def _turn(self) -> None:
@@ -131,7 +133,7 @@ class Leader:
             await self._tell_compared(leader, wanted, self._mended() - mended)
         if self._clock() >= self._next_sweep:
             self._next_sweep = self._clock() + self._settings.sweep_every.total_seconds()
-            await self._while_leading(self._sweeper.sweep())
+            self._begin_sweep()
             await self._trim(leader, guard.version)
 
     async def _look(self) -> Guard:
@@ -174,6 +176,27 @@ class Leader:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    def _begin_sweep(self) -> None:
+        """Sweep, unless that is under way; raises what ended the last sweep.
+
+        Beside the turns: with an API that hangs, each of its reads lasts as long as it may, and
+        nobody would look at the watches meanwhile, nor at what operators ask.
+        """
+        last = self._sweeping
+        if last and not last.done():
+            return
+        self._sweeping = None
+        if last:
+            last.result()
+        self._sweeping = asyncio.create_task(self._sweeper.sweep(), name="sweep")
+
+    async def _end_sweep(self) -> None:
+        """Leave the rest to the next one; what one hold needs is safe to begin again."""
+        ended, self._sweeping = self._sweeping, None
+        if ended:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+
     async def _renew(self) -> None:
         asked_at = self._clock()  # an answer that came late must not make the lease look longer
         lead, _ = await self._ledger.take_lease(
@@ -186,6 +209,7 @@ class Leader:
         self._renewed_at = asked_at
 
     async def _build(self, leader: Leadership) -> None:
+        await self._end_sweep()  # What it found is of the books that are given up.
         why = "the cluster went back" if self._went_back else "no books are there"
         lost_for = await self._ledger.lose_books(leader, why=why)
         if lost_for is None:

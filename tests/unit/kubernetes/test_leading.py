@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from tests.support.cluster_double import runs_vm
@@ -21,6 +21,7 @@ from tests.support.live import (
 )
 
 from autoscale_enforcer.background import Background
+from autoscale_enforcer.cluster.kubernetes.transport import ApiSettings
 from autoscale_enforcer.cluster.upkeep import LostLead
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.calls import Leadership
@@ -348,6 +349,78 @@ async def test_a_leader_whose_watch_is_silent_gives_the_lease_up(
     silent.over.set()
 
     assert not live.leader.is_leading
+
+
+async def sweeping(start_live: StartLive, api: FakeApi, held: Held) -> tuple[Live, Clock]:
+    """A leader in the middle of a sweep, which waits for an API that hangs."""
+    clock = Clock()
+    live = await start_live(
+        clock=clock,
+        replica={"hold_lifetime": timedelta(milliseconds=1)},
+        limits=ApiSettings(request=timedelta(hours=1)),
+    )
+    api.store.create("pods", pod("lapses", uid="u1", cpu="2"))
+    await live.lead()
+    await live.front.reserve(api.store.get("pods", "default/lapses"))
+    await live.until_at("u1", "held n1")
+    api.always("get", "pods", held)
+    while not held.arrived.is_set():
+        clock.now += 6
+        async with asyncio.timeout(2):
+            await live.lead()
+        await asyncio.sleep(0)
+    return live, clock
+
+
+async def test_a_sweep_that_waits_for_the_api_holds_up_no_turn(
+    start_live: StartLive, api: FakeApi
+) -> None:
+    """It was part of one, and silent watches were seen only after it."""
+    held = Held()
+    live, clock = await sweeping(start_live, api, held)
+    asked = len(api.requests("get", "pods"))
+
+    for _ in range(3):
+        clock.now += 6
+        async with asyncio.timeout(2):
+            await live.lead()
+    assert len(api.requests("get", "pods")) == asked  # one sweep at a time
+    held.release.set()
+
+    await live.until_at("u1", "pending -")
+
+
+async def test_a_leader_that_gives_the_lease_up_ends_its_sweep(
+    start_live: StartLive, api: FakeApi
+) -> None:
+    held = Held()
+    live, _ = await sweeping(start_live, api, held)
+    live.reconciler.check = Mock(side_effect=ClusterUnavailable("silent"))  # type: ignore[method-assign]
+
+    await live.leader._try_turn()
+
+    assert not await live.front.raw.exists(KEYS.key("lease"))
+    assert [each for each in asyncio.all_tasks() if each.get_name() == "sweep"] == []
+    assert await live.where("u1") == "held n1"
+    held.release.set()
+
+
+async def test_what_ends_a_sweep_ends_a_later_turn(start_live: StartLive, api: FakeApi) -> None:
+    clock = Clock()
+    live = await start_live(clock=clock)
+    sweep = AsyncMock(side_effect=[ClusterUnavailable("no list"), None])
+    live.leader._sweeper.sweep = sweep  # type: ignore[method-assign]
+    await live.lead()
+    await asyncio.sleep(0)
+
+    clock.now += 6
+    with pytest.raises(ClusterUnavailable, match="no list"):
+        await live.lead()
+    clock.now += 6
+    await live.lead()
+    await asyncio.sleep(0)
+
+    assert sweep.await_count == 2
 
 
 async def test_one_that_cannot_list_takes_no_lease(
