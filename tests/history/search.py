@@ -295,7 +295,10 @@ class _Search:
         self, moment: _Moment, one: Possible, step: Step, now: int, *, is_last_resort: bool
     ) -> Iterator[Possible]:
         """Each way in which something else comes first: another step, or the end of a hold."""
-        for other in moment.changes.values():
+        changes = list(moment.changes.values())
+        if one.state.is_unsettled:  # a look that shows the node as settled changes what may follow
+            changes += [each for each in moment.reads.values() if each.operation.op is Op.READ]
+        for other in changes:
             if other is not step and other.id not in one.done:
                 yield from self.after(moment, one, other)
         if is_last_resort:

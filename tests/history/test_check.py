@@ -135,6 +135,13 @@ ACCEPTED = {
         request("v", 30, None, cpu=500, mem=2 * GIB),
         shown(70, 80, 500, 1),
     ],
+    "a read that shows the node as settled, before a grant that ended earlier": [
+        vm("v", cpu=500),
+        epoch(10, 20),
+        request("v", 30, 40, cpu=750, told=750),
+        shown(50, 80, 750, 1),
+        reserve("a", 60, 70, cpu=125),
+    ],
     "reads that only an order other than that of the answers explains": [
         reserve("a", 10, 100),
         reserve("b", 10, 90, cpu=300),
