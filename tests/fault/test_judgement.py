@@ -12,6 +12,7 @@ from autoscale_enforcer.model.ids import PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import PodRow
 from tests.fault.chaos.known import Witness
+from tests.fault.chaos.result import Result
 from tests.history.record import Call, Op
 
 GIB = 1 << 30
@@ -118,3 +119,9 @@ def test_vm_that_asked_for_less_uses_less_even_unanswered(witness: Witness) -> N
 
     assert witness.vms["vm"].used == Resources(500, GIB)
     assert judged(witness, books("n1", "bound", uid="vm", cpu=500)) == []
+
+
+@pytest.mark.parametrize("what", ["lost", "doubled", "over_commits", "unexplained", "breaches"])
+def test_campaign_fails_for_each_thing_that_must_not_be(what: str) -> None:
+    assert Result(seed=1, undecided=["n1"]).is_good
+    assert not Result(seed=1, undecided=["n1"], **{what: ["n1"]}).is_good

@@ -68,5 +68,8 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """There was nothing of it."""
-        return not any(self.findings.values())
+        """There was nothing of it. A search that was given up proves nothing, so it is counted and
+        shown, and fails no campaign.
+        """
+        undecided = len(self.undecided)
+        return sum(map(len, self.findings.values())) == undecided
