@@ -436,7 +436,7 @@ async def test_a_bind_whose_handler_is_cancelled_goes_on(
     assert await replica.where("u1") == "bound n1"
 
 
-async def test_a_bind_that_nobody_waits_for_may_fail_quietly(
+async def test_a_bind_that_nobody_waits_for_says_in_one_line_why_it_failed(
     replica: Replica, cluster: ClusterDouble, caplog: pytest.LogCaptureFixture
 ) -> None:
     pod, gate = cluster.pod("u1"), Gate()
@@ -452,7 +452,8 @@ async def test_a_bind_that_nobody_waits_for_may_fail_quietly(
     gate.open.set()
     await asyncio.wait(replica.desk._running)
 
-    assert caplog.text == ""
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "the API cannot be reached: read_pod" in caplog.text
 
 
 async def test_bind_binds_pods_of_ignored_namespaces_without_a_hold(

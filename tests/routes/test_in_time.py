@@ -62,6 +62,24 @@ async def test_a_bind_is_answered_in_time_while_nothing_comes_from_the_api_serve
     assert await replica.where("u1") == "bound n1"
 
 
+async def test_what_ends_badly_after_its_answer_is_logged(
+    soon: Replica, cluster: ClusterDouble, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A right that was missing for the fencing PATCH was told to nobody: the caller had gone."""
+    pod = cluster.pod("u1")
+    await soon.filter(pod)
+    cluster.answers_bind(cluster.delayed)
+    cluster.hanging = {"read_pod"}
+
+    assert await soon.bind(pod) == TOO_LATE
+    cluster.down = {"outdate_bindings"}
+    cluster.recover()
+    await asyncio.wait(soon.desk._running)
+
+    assert "the API cannot be reached: outdate_bindings" in caplog.text
+    assert await soon.where("u1") == "binding n1"
+
+
 async def test_a_bind_whose_answer_is_lost_is_found_in_time(
     replica: Replica, cluster: ClusterDouble
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.vms import vm_owner
 from autoscale_enforcer.wire.nodes import OfferedNodes
 from autoscale_enforcer.wire.pods import PodReference, SentPod
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -55,18 +58,17 @@ class Desk:
         """What `work` gives. It goes on to its end even where nobody waits for it any more."""
         task = asyncio.ensure_future(work)
         self._running.add(task)  # or nobody would hold it, and Python might drop it half-way
-        task.add_done_callback(self._end)
-        return await asyncio.shield(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_log_problem)
+            raise
 
     async def finish(self, within: float) -> None:
         """Wait so many seconds for what goes on by itself; the sweep settles what takes longer."""
         if self._running:
             await asyncio.wait(self._running, timeout=within)
-
-    def _end(self, task: asyncio.Future[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # a caller that went away leaves no unhandled error behind
 
     async def order(self, verb: str, pod: PodReference, node: NodeName) -> BindOrder:
         """A call that has just reached us, with the stamp that each attempt of it carries."""
@@ -148,3 +150,10 @@ class Desk:
         if self.source.is_shared_by_ledger:
             ignored = fact.namespace in self.config.current.ignored_namespaces
             await self.ledger.put_pod(fact, leader=None, ignored=ignored)
+
+
+def _log_problem(task: asyncio.Future[Any]) -> None:
+    """Of work that nobody waits for any more: nobody else would hear of it."""
+    problem = None if task.cancelled() else task.exception()
+    if problem:
+        log.warning("what was begun came to no end: %s", problem)
