@@ -83,14 +83,13 @@ local stays = pod.moving == 1 or frozen(keys, pod.node)
 local what = 'request'
 
 -- The amount of one resource: what it shrinks to, or how far it may grow.
-local function judge(has, wants, step, told, most_of_it, over, left)
+local function judge(has, wants, step, told, use, most_of_it, over, left)
   local amount = math.min(has, wants)
-  if first then
-    -- A grant that was told and then lost with its Redis comes back as a fact.
-    local restored = math.min(told, wants, most_of_it)
-    if restored > amount then
-      amount, what = restored, 'restore'
-    end
+  if first and told > 0 then
+    -- What was told and then lost with its Redis comes back as a fact: a grant, and a decrease,
+    -- whose room may have been told to another VM.
+    amount = math.min(math.max(math.min(told, most_of_it), use), wants)
+    what = amount > math.min(has, wants) and 'restore' or what
   end
   if wants > amount and not stays then
     local room = room_for(left - charge(amount, over), over, step)
@@ -100,10 +99,10 @@ local function judge(has, wants, step, told, most_of_it, over, left)
 end
 
 after.cpu, after.charge_cpu = judge(
-  pod.cpu, asked.cpu, factor.cpu, last.cpu, pod.max_cpu, pod.over_cpu,
+  pod.cpu, asked.cpu, factor.cpu, last.cpu, pod.use_cpu, pod.max_cpu, pod.over_cpu,
   node.cap_cpu - node.reserved_cpu)
 after.mem, after.charge_mem = judge(
-  pod.mem, asked.mem, factor.mem, last.mem, pod.max_mem, pod.over_mem,
+  pod.mem, asked.mem, factor.mem, last.mem, pod.use_mem, pod.max_mem, pod.over_mem,
   node.cap_mem - node.reserved_mem)
 after.asked_cpu, after.asked_mem = asked.cpu, asked.mem
 after.factor_cpu, after.factor_mem = factor.cpu, factor.mem

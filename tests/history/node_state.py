@@ -153,8 +153,9 @@ class NodeState(NamedTuple):
             return ()
         ranges = []
         for at, had in enumerate((own.cpu, own.mem)):
-            back = 0 if own.is_heard else min(last[at], asked[at], own.most[at])
-            begin = max(min(had, asked[at]), back)
+            begin = min(had, asked[at])
+            if last[at] and not own.is_heard:
+                begin = min(last[at], asked[at], own.most[at])
             left = max(0, self.capacity[at] - self.reserved[at] + had - begin)
             full = begin + min(asked[at] - begin, left // factor[at] * factor[at])
             ranges.append((begin if self.is_unsettled else full, full))

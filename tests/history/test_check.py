@@ -132,7 +132,7 @@ ACCEPTED = {
     "a request without an answer that could not grow on an unsettled node": [
         vm("v", cpu=750),
         epoch(10, 20),
-        request("v", 30, None, cpu=500, mem=2 * GIB),
+        request("v", 30, None, cpu=500, last=750, mem=2 * GIB),
         shown(70, 80, 500, 1),
     ],
     "a read that shows the node as settled, before a grant that ended earlier": [

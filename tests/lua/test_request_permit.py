@@ -275,6 +275,32 @@ async def test_request_permit_takes_the_last_permit_once_an_epoch(books: Books) 
     assert (in_this_epoch, in_the_next) == (permit(1000, 100), permit(3000, 300))
 
 
+async def test_request_permit_takes_back_a_decrease_that_was_lost(books: Books) -> None:
+    """A promotion lost that one VM had shrunk, and that another was told its room: the first was
+    told its old amount again, unjudged, and the node was promised twice."""
+    await books.put_node("n1", 4000, 800)
+    for name in ("v1", "v2"):
+        await books.put_pod(pod(name, node="n1", vm=vm(500, 100)))
+    await books.request("v1", 3000, stamp=10)
+    await books.new_epoch("epoch2")  # lost: v1 shrank to 500, v2 was told 3000
+
+    grown = await books.request("v2", 3000, last=(3000, 100), stamp=20)
+    shrunk = await books.request("v1", 1500, last=(500, 100), stamp=20)
+
+    assert (grown, shrunk) == (permit(3000), permit(1000))
+    assert await books.reserved() == (4000, 200)
+
+
+async def test_request_permit_starts_at_what_is_used_where_less_was_told(books: Books) -> None:
+    """An agent rejects a permit below what its VM uses."""
+    await books.put_node("n1", 1000, 100)
+    await books.put_pod(pod("v1", node="n1", vm=vm(1000, 100)))
+
+    answer = await books.request("v1", 2000, 200, last=(500, 50))
+
+    assert answer == permit(1000, 100)
+
+
 async def test_request_permit_believes_no_last_permit_of_a_pod_placed_in_this_epoch(
     books: Books,
 ) -> None:

@@ -186,9 +186,15 @@ class Books:
         refusal = no_permit(row, stamp)
         if refusal:
             return PermitAnswer(outcome=refusal, amount=told(refusal, row))
-        believed = last if row.heard != self.epoch else NOTHING
-        believed = believed.at_most(asked).at_most(Resources(row.max_cpu, row.max_mem))
-        start = row.amount.at_least(believed).at_most(asked)
+        start = row.amount
+        if row.heard != self.epoch:
+            # The agent's word counts, where it gives one: ours may be older.
+            most, use = Resources(row.max_cpu, row.max_mem), Resources(row.use_cpu, row.use_mem)
+            word = last.at_most(most).at_least(use)
+            start = Resources(
+                word.cpu if last.cpu else start.cpu, word.mem if last.mem else start.mem
+            )
+        start = start.at_most(asked)
         self.pods[uid] = replace(
             with_amount(row, start, asked),
             heard=self.epoch,
