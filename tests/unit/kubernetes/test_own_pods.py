@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.fake_api.faults import Refuse
+from tests.support.fake_api.faults import Held, Refuse
 from tests.support.fake_api.samples import Json, pod
 from tests.support.fake_api.server import FakeApi
 from tests.support.live import metadata
 
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.own_pods import (
+    GIVEN_ANNOTATION,
     ROOM_ANNOTATION,
     AgentsLabel,
     OwnPod,
@@ -36,9 +38,12 @@ async def label(client: KubeApi) -> AgentsLabel:
     return AgentsLabel(client, OWN)
 
 
-def replica(api: FakeApi, name: str, *, ready: bool = True, labelled: bool = False) -> None:
+def replica(
+    api: FakeApi, name: str, *, ready: bool = True, labelled: bool = False, given: bool = True
+) -> None:
     labels = {"app": "ours"} | ({"name": SCHEDULER} if labelled else {})
-    made = pod(name, node="n1", namespace="kube-system", labels=labels)
+    annotations = {GIVEN_ANNOTATION: SCHEDULER} if labelled and given else {}
+    made = pod(name, node="n1", namespace="kube-system", labels=labels, annotations=annotations)
     made["status"]["conditions"] = _ready(is_so=ready)
     api.store.create("pods", made)
 
@@ -54,12 +59,14 @@ def _ready(*, is_so: bool) -> list[Json]:
     return [{"type": "Ready", "status": str(is_so)}]
 
 
+def labels(api: FakeApi) -> dict[str, str]:
+    """The label of each pod that has it."""
+    found = [each["metadata"] for each in api.store.all("pods")]
+    return {each["name"]: each["labels"]["name"] for each in found if "name" in each["labels"]}
+
+
 def labelled(api: FakeApi) -> list[str]:
-    return [
-        found["metadata"]["name"]
-        for found in api.store.all("pods")
-        if found["metadata"]["labels"].get("name") == SCHEDULER
-    ]
+    return [name for name, value in labels(api).items() if value == SCHEDULER]
 
 
 def ever_labelled(api: FakeApi) -> list[int]:
@@ -187,6 +194,73 @@ async def test_a_leader_that_was_overtaken_changes_no_label(
         await label.look(SCHEDULER)
     assert labelled(api) == []
     assert await label.look(SCHEDULER) == "r1"
+
+
+async def test_a_leader_that_was_about_to_give_the_label_is_shut_out_by_the_next(
+    api: FakeApi, client: KubeApi
+) -> None:
+    """The pod that it had chosen had not changed, and two had the label until the next look."""
+    replica(api, "r1", ready=False)
+    replica(api, "r2")
+    held = Held()
+    api.next("patch", "pods", held)
+    stopped = asyncio.ensure_future(AgentsLabel(client, OWN).look(SCHEDULER))
+    await held.arrived.wait()
+    set_ready(api, "r1", is_so=True)
+
+    assert await AgentsLabel(client, OWN).look(SCHEDULER) == "r1"
+    held.release.set()
+    with pytest.raises(ClusterUnavailable, match="409"):
+        await stopped
+
+    assert labelled(api) == ["r1"]
+    assert max(ever_labelled(api)) == 1
+
+
+async def test_label_of_another_scheduler_name_goes_before_the_new_one_comes(
+    api: FakeApi, label: AgentsLabel
+) -> None:
+    """After a change of schedulerName another pod kept the old one for ever."""
+    replica(api, "r1")
+    replica(api, "r2")
+    replica(api, "r3", ready=False)
+    assert await label.look("before") == "r1"
+    set_ready(api, "r1", is_so=False)
+
+    assert await label.look(SCHEDULER) == "r2"
+    assert labels(api) == {"r2": SCHEDULER}
+    assert await label.look("after") == "r2"
+
+    assert labels(api) == {"r2": "after"}
+    written = [
+        json.loads(each.body)["metadata"].get("labels") for each in api.requests("patch", "pods")
+    ]
+    assert [each["name"] for each in written if each] == ["before", None, SCHEDULER, "after"]
+
+
+async def test_label_name_that_somebody_else_gave_stays(api: FakeApi, label: AgentsLabel) -> None:
+    """A ReplicaSet that knows its pods by it would lose this one and make another."""
+    replica(api, "r1")
+    theirs = {"app": "ours", "name": "enforcer"}
+    api.store.create("pods", pod("r2", namespace="kube-system", labels=theirs))
+
+    await label.look(SCHEDULER)
+
+    assert labels(api) == {"r1": SCHEDULER, "r2": "enforcer"}
+
+
+async def test_label_that_an_older_release_gave_goes_with_its_name_too(
+    api: FakeApi, label: AgentsLabel
+) -> None:
+    replica(api, "r1")
+    replica(api, "r2", labelled=True, given=False)
+
+    for _ in range(2):
+        assert await label.look(SCHEDULER) == "r2"
+    assert len(api.requests("patch", "pods")) == 1
+    assert await label.look("after") == "r1"
+
+    assert labels(api) == {"r1": "after"}
 
 
 async def test_nothing_is_put_on_where_the_old_one_could_not_be_taken_off(

@@ -3,6 +3,8 @@ makes kube-scheduler look again.
 
 Agents up to v0.19 refuse more than one ready pod with the label `name=<schedulerName>`, later ones
 take the newest; so exactly one has it, and it is taken off one pod before it is put on another.
+A label of another `schedulerName` goes, too, where an annotation says that we gave it: a label
+`name` that somebody else gave may be what a ReplicaSet knows its pods by.
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ from autoscale_enforcer.model.ids import PodName, pod_name
 from autoscale_enforcer.objects.shapes import Metadata, PodObject
 
 AGENTS_LABEL = "name"
+GIVEN_ANNOTATION = "autoscale-enforcer/agents-label"
+"""Value of the label that we gave."""
+ELSEWHERE_ANNOTATION = "autoscale-enforcer/agents-label-elsewhere"
+"""Which other pod was given the label, and when."""
 ROOM_ANNOTATION = "autoscale-enforcer/room-came-back"
 MISSES_ALLOWED = 1
 """Looks that a labelled pod may fail before another takes over: one missed probe is no end."""
@@ -71,10 +77,10 @@ class AgentsLabel:
         holders = [pod for pod in listing.items if _label(pod) == scheduler_name]
         ready = [pod for pod in listing.items if is_ready(pod)]
         chosen = self._chosen(holders, ready)
-        for pod in holders:
+        for pod in listing.items:
             if chosen is None or _name(pod) != _name(chosen):
-                await self._set(pod, None)
-        if chosen is not None and _label(chosen) != scheduler_name:
+                await self._leave_out(pod, chosen, scheduler_name)
+        if chosen is not None and not (_is_given(chosen) and _label(chosen) == scheduler_name):
             await self._set(chosen, scheduler_name)
         return _name(chosen) if chosen else ""
 
@@ -91,15 +97,26 @@ class AgentsLabel:
         self._misses = 0
         return min(ready, key=_name, default=None)
 
+    async def _leave_out(
+        self, pod: PodObject, chosen: PodObject | None, scheduler_name: str
+    ) -> None:
+        """It is not to have the label, now or by a leader of before that was about to give it."""
+        if _label(pod) == scheduler_name or _is_given(pod):
+            await self._set(pod, None)
+        elif chosen and _label(chosen) != scheduler_name and is_ready(pod):
+            # That leader saw an older version of it; one that has just been quicker shows here, as
+            # a conflict.
+            elsewhere = f"{_name(chosen)} {time.time():.6f}"
+            await self._patch(pod, {"annotations": {ELSEWHERE_ANNOTATION: elsewhere}})
+
     async def _set(self, pod: PodObject, value: str | None) -> None:
+        annotations = {GIVEN_ANNOTATION: value}
+        await self._patch(pod, {"labels": {AGENTS_LABEL: value}, "annotations": annotations})
+
+    async def _patch(self, pod: PodObject, changes: dict[str, object]) -> None:
         metadata = pod.metadata or Metadata()
         # With the version that was seen: a leader that was overtaken meanwhile changes nothing.
-        body = {
-            "metadata": {
-                "labels": {AGENTS_LABEL: value},
-                "resourceVersion": metadata.resource_version,
-            }
-        }
+        body = {"metadata": {**changes, "resourceVersion": metadata.resource_version}}
         path = pod_path(pod_name(self._own.namespace, _name(pod)))
         reply = await self._api.patch(path, body, MERGE_PATCH)
         if reply.status not in (200, 404):
@@ -120,6 +137,12 @@ def _is_ending(pod: PodObject) -> bool:
 
 def _label(pod: PodObject) -> str | None:
     return ((pod.metadata.labels if pod.metadata else None) or {}).get(AGENTS_LABEL)
+
+
+def _is_given(pod: PodObject) -> bool:
+    """Its label is one that we gave."""
+    given = ((pod.metadata.annotations if pod.metadata else None) or {}).get(GIVEN_ANNOTATION)
+    return given is not None and given == _label(pod)
 
 
 def _name(pod: PodObject) -> str:
