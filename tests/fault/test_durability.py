@@ -28,8 +28,11 @@ from tests.support.servers import Kind, Server, async_client
 
 N1 = NodeName("n1")
 RESERVE = load_scripts()["reserve_pod"]
-REPLICA = Waiting(durability=Durability.REPLICA, timeout=timedelta(milliseconds=200))
-AOF = Waiting(durability=Durability.AOF, timeout=timedelta(milliseconds=200))
+LONG_ENOUGH = timedelta(milliseconds=700)
+"""For a replica on a busy machine; short enough to wait for where none answers."""
+
+REPLICA = Waiting(durability=Durability.REPLICA, timeout=LONG_ENOUGH)
+AOF = Waiting(durability=Durability.AOF, timeout=LONG_ENOUGH)
 
 NOW = ("--repl-diskless-sync-delay", "0")
 """Else a replica is kept waiting for 5 s, for others might come."""
@@ -97,7 +100,7 @@ async def proxy(pair: Pair) -> AsyncIterator[Proxy]:
 
 
 async def opened(url: str, waiting: Waiting) -> Ledger:
-    connection = ConnectionSettings(url=url, socket_timeout=0.5)
+    connection = ConnectionSettings(url=url, socket_timeout=1.5)
     # What the server is set up for is the subject of test_redis_setup.py.
     settings = replace(SETTINGS, connection=connection, waiting=waiting, checks_server=False)
     ledger = Ledger.open(settings)
@@ -201,7 +204,7 @@ async def test_reads_are_answered_while_the_replica_says_nothing(
     await asyncio.gather(*(ledger.mirror.refresh() for _ in range(5)))
     known = await ledger.read_pod(uid=PodUid("v1"))
 
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 1 + LONG_ENOUGH.total_seconds()
     assert known is not None
     with pytest.raises(LedgerUnavailable):
         await refused
@@ -209,8 +212,7 @@ async def test_reads_are_answered_while_the_replica_says_nothing(
 
 
 async def test_read_in_the_same_pipeline_does_not_wait(ledger: Ledger, pair: Pair) -> None:
-    slow = Waiting(durability=Durability.REPLICA, timeout=timedelta(milliseconds=450))
-    patient = await opened(pair.primary.url, slow)
+    patient = await opened(pair.primary.url, REPLICA)
     pair.pause()
     refused = asyncio.create_task(reserve(patient))
     read = asyncio.create_task(patient.read_pod(uid=PodUid("v1")))
@@ -228,7 +230,7 @@ async def test_whole_pipeline_shares_one_wait(ledger: Ledger, proxy: Proxy) -> N
     await asyncio.gather(*(reserve(ledger, f"u{n}") for n in range(50)))
 
     waits = [command for command in proxy.commands if command[0] == b"WAIT"]
-    assert waits == [[b"WAIT", b"1", b"200"]]
+    assert waits == [[b"WAIT", b"1", b"700"]]
 
 
 async def test_reads_and_facts_ask_for_no_wait(ledger: Ledger, proxy: Proxy) -> None:
