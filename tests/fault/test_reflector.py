@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from autoscale_enforcer.cluster.kubernetes import paths
 from autoscale_enforcer.cluster.kubernetes.answers import Action
@@ -21,11 +22,13 @@ from autoscale_enforcer.errors import ClusterUnavailable
 from tests.support.fake_api.faults import (
     Cut,
     Fault,
+    GoOn,
     Held,
     Lines,
     Refuse,
     Silence,
     SlowChunks,
+    begin,
     error_event,
 )
 from tests.support.fake_api.samples import pod
@@ -347,6 +350,35 @@ async def test_watch_that_falls_silent_after_a_bookmark_is_given_up_long_before_
     assert versions(api) == ["1000", "1000"]
     assert follower.relists == 0
     silence.over.set()
+
+
+class LateWord:
+    """A bookmark just before the watch should end, then nothing, with TCP left open."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    async def answer(self, request: web.Request, go_on: GoOn) -> web.StreamResponse:  # noqa: ARG002
+        response = await begin(request)
+        await asyncio.sleep(0.95)
+        await response.write(BOOKMARK + b"\n")
+        await self.over.wait()
+        return response
+
+
+async def test_watch_that_falls_silent_late_is_given_up_when_it_should_have_ended(
+    api: FakeApi, told: Told
+) -> None:
+    """The whole time of a watch was waited for once more, from its last word on."""
+    late = LateWord()
+    api.next("watch", "pods", late)
+    limits = ApiSettings(watch_slack=timedelta(seconds=0.2))
+
+    async with following(api, told, settings=BRIEF_WATCH, limits=limits):
+        first, second = await api.until("watch", "pods", 2)
+
+    assert 1.1 < second.at - first.at < 2.1
+    late.over.set()
 
 
 async def test_watch_whose_bookmarks_come_is_not_given_up(api: FakeApi, told: Told) -> None:

@@ -21,6 +21,7 @@ from tests.support.live import (
 )
 
 from autoscale_enforcer.background import Background
+from autoscale_enforcer.cluster.kubernetes.reconciler import ReconcilerSettings
 from autoscale_enforcer.cluster.kubernetes.transport import ApiSettings
 from autoscale_enforcer.cluster.upkeep import LostLead
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
@@ -331,6 +332,16 @@ async def test_a_paused_former_leader_writes_nothing(
     assert await other.front.dump() == before
     assert not live.leader.is_leading
     assert live.reconciler._tasks == []
+
+
+def test_a_leader_outlasts_one_silent_watch_and_a_quiet_one_after_it() -> None:
+    """It gave the lease up while the next watch, which had nothing to tell, was in order."""
+    settings, api = ReconcilerSettings(), ApiSettings()
+
+    longest = settings.watches.watch_lasts * 1.25
+
+    silent = longest + api.watch_slack
+    assert silent + settings.watches.pause + longest < settings.silence
 
 
 async def test_a_leader_whose_watch_is_silent_gives_the_lease_up(

@@ -6,6 +6,7 @@ cannot be read, an ObjectError. No write is sent twice, save after a 401, which 
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Self
@@ -121,19 +122,25 @@ class KubeApi:
     ) -> AsyncGenerator[WatchEvent[K], None]:
         """What happens after that version, until the API server ends it, which is no error.
 
-        It is asked to do so after `lasts`, and given up when it is silent for longer, or after a
+        It is asked to do so after `lasts`, and given up when it is silent then, or after a
         bookmark for the time of two. Raises Expired where that version is known no longer, at the
         start or later.
         """
         asked = asked_for("watch", path)
         request = Request("GET", _watch_path(path, resource_version, lasts))
-        idle = lasts + self.settings.watch_slack
+        slack = self.settings.watch_slack
+        idle, began = lasts + slack, time.monotonic()
+
+        def left() -> timedelta:
+            """Until it must have ended; after a word that comes late, the slack."""
+            return max(slack, idle - timedelta(seconds=time.monotonic() - began))
+
         async with self._transport.stream(asked, request, idle=idle) as body:
             if isinstance(body, Answer):
                 _good(asked, body)
                 return
             lines, silence = LineSplitter(), idle
-            while chunk := await next_chunk(asked, body, within=silence):
+            while chunk := await next_chunk(asked, body, within=min(silence, left())):
                 for line in lines.feed(chunk):
                     event = read_event(asked, line, kind)
                     if isinstance(event, Bookmark):

@@ -60,7 +60,8 @@ class ReconcilerSettings:
     compare_every: timedelta = timedelta(minutes=5)
     """Between full compares: what a watch has missed is repaired by then."""
     silence: timedelta = timedelta(seconds=330)
-    """Of a watch, after which this replica sees nothing: a little more than the longest watch."""
+    """Of a watch, after which this replica sees nothing: a little more than two of the longest, one
+    that is given up and a quiet one that proves itself only by its end."""
     list_silence: timedelta = timedelta(seconds=65)
     """Of a list that is waited for: a little more than one page may take."""
     news_takes: timedelta = timedelta(seconds=1)

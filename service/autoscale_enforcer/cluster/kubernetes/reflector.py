@@ -66,7 +66,7 @@ class Sink(Protocol[T_contra]):
 class ReflectorSettings:
     """How patiently one kind of object is followed."""
 
-    watch_lasts: timedelta = timedelta(seconds=240)
+    watch_lasts: timedelta = timedelta(seconds=120)
     """What the API server is asked for. Up to a quarter is added, so that watches do not all end
     together; a silent one is given up `ApiSettings.watch_slack` later."""
     pause: timedelta = timedelta(seconds=1)
