@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.history.effort import SearchSettings
 from tests.history.record import Operation, read_history
-from tests.history.search import SearchSettings, explain
+from tests.history.search import explain
 from tests.history.shrink import Counterexample, smallest
 from tests.history.steps import steps_by_node
 

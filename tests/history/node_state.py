@@ -180,6 +180,15 @@ class NodeState(NamedTuple):
         """The cluster has it no more."""
         return (self.having(pod, None) if pod in self.holds else self,)
 
+    def wiped(self) -> Iterable[NodeState]:
+        """Only what is bound comes back, and permits with their agents."""
+        state = self._replace(is_unsettled=True)
+        for pod, hold in self.holds.items():
+            after = hold._replace(is_heard=False) if hold.is_fixed else None
+            if after != hold:
+                state = state.having(pod, after)
+        return (state,)
+
     def sized(self, capacity: Pair) -> Iterable[NodeState]:
         """The node has this capacity."""
         return (self._replace(capacity=capacity),)

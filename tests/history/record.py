@@ -48,7 +48,8 @@ class Op(StrEnum):
     EPOCH = "epoch"
     """Another server may answer for the books: they are suspect until each node is settled.
     Where `lost_since` is given, tentative holds that were acknowledged since then may be missing;
-    a release that was lost is not understood, so leave no such history to be judged.
+    a release that was lost is not understood, so leave no such history to be judged. With
+    `is_wiped` they were emptied or built anew, from the cluster, which knows no tentative hold.
     """
 
 
@@ -106,6 +107,7 @@ class Operation(msgspec.Struct, omit_defaults=True, gc=False, kw_only=True):
     durable: bool = False
     """Told only after a replica of Redis had it: no promotion may lose it."""
     lost_since: int | None = None
+    is_wiped: bool = False
 
 
 @dataclass(slots=True)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from tests.history.effort import SearchSettings
 from tests.history.node_state import FOREVER, Hold, NodeState
 from tests.history.record import NodeSeen, Op, Operation, Outcome, Pair
-from tests.history.search import SearchSettings, Unexplained, explain, only_states
+from tests.history.search import Unexplained, explain, only_states
 from tests.history.steps import Part, Step
 
 T = TypeVar("T")

@@ -93,6 +93,8 @@ def _shown(step: Step, state: NodeState, _: int) -> Iterable[NodeState]:
 
 
 def _suspect(step: Step, state: NodeState, _: int) -> Iterable[NodeState]:
+    if step.operation.is_wiped:
+        return state.wiped()
     lost_since = step.operation.lost_since
     since = FOREVER + 1 if lost_since is None else lost_since
     return state.suspect(lost_since=since, now=step.begins)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.history.check import check, main
 from tests.history.clients import GIB
+from tests.history.effort import SearchSettings
 from tests.history.record import Operation, Outcome, Recorder
-from tests.history.search import SearchSettings
 from tests.history.telling import (
     CPU,
     ELSEWHERE,
@@ -25,9 +25,14 @@ from tests.history.telling import (
     unreserve,
     vm,
 )
+from tests.history.ways import UNBUILT
 
 LIFETIME = 1000
-STRICT = SearchSettings(hold_lifetime=LIFETIME, unanswered_for=100_000, most_tries=20_000)
+STAMP_LAG = 100
+STRICT = SearchSettings(
+    hold_lifetime=LIFETIME, unanswered_for=100_000, stamp_lag=STAMP_LAG, most_tries=20_000
+)
+LATER = 40 + STAMP_LAG
 
 
 def is_explained(*operations: Operation, nodes: int = 1) -> bool:
@@ -129,6 +134,21 @@ ACCEPTED = {
         epoch(40, 50, lost_since=25),
         shown(60, 70, 0, 0),
     ],
+    "a hold that went with the books": [
+        reserve("a", 20, 30),
+        epoch(40, 50, is_wiped=True),
+        shown(60, 70, 0, 0),
+    ],
+    "a bind without an answer, found by the build of the next books": [
+        bind("a", 20, None, given_up=30, replica="r1"),
+        epoch(LATER, LATER + 10, is_wiped=True),
+        shown(LATER + 20, LATER + 30, 600, 1),
+    ],
+    "a hold without an answer that no replica has given up, under the next books": [
+        reserve("a", 20, None, given_up=30),
+        epoch(LATER, LATER + 10, is_wiped=True),
+        shown(LATER + 20, LATER + 30, 600, 1),
+    ],
     "a request without an answer that could not grow on an unsettled node": [
         vm("v", cpu=750),
         epoch(10, 20),
@@ -222,6 +242,27 @@ REJECTED = {
         epoch(40, 50, lost_since=25),
         shown(60, 70, 0, 0),
     ],
+    "a hold that outlived the books": [
+        reserve("a", 20, 30),
+        epoch(40, 50, is_wiped=True),
+        shown(60, 70, 600, 1),
+    ],
+    "a bound pod that went with the books": [
+        bind("a", 20, 30),
+        epoch(40, 50, is_wiped=True),
+        shown(60, 70, 0, 0),
+    ],
+    "a hold that a replica gave up under the books before": [
+        reserve("a", 20, None, given_up=30, replica="r1"),
+        epoch(LATER, LATER + 10, is_wiped=True),
+        shown(LATER + 20, LATER + 30, 600, 1),
+    ],
+    "a bind that was refused because there were no books, and came after the next began": [
+        bind("a", 20, None, given_up=30, replica="r1", reason=UNBUILT),
+        epoch(LATER, LATER + 10, is_wiped=True),
+        shown(LATER + 20, LATER + 30, 0, 0),
+        shown(LATER + 40, LATER + 50, 600, 1),
+    ],
     "unsettled though nothing was lost": [
         shown(10, 20, 0, 0),
         shown(30, 40, 0, 0, unsettled=True),
@@ -274,6 +315,38 @@ def test_many_unanswered_calls_do_not_hide_a_double_grant() -> None:
     granted = [reserve("a", 30, 40), reserve("b", 50, 60)]
     report = check([*cluster(), *lost, *granted], settings=STRICT)
     assert [each.is_proven for each in report.counterexamples] == [True]
+
+
+def test_the_only_explanation_is_found_among_many_unanswered_calls() -> None:
+    """A search that stopped at its limit had thrown away what it had found by then."""
+    lost = [bind(f"lost-{cpu}", cpu, None, cpu=cpu) for cpu in range(10, 50)]
+    seen = shown(60, 70, 48 + 49, 2)
+
+    history = sorted([*cluster(), *lost, seen], key=lambda each: each.invoked)
+
+    assert check(history, settings=STRICT).is_linearizable
+
+
+def test_a_wipe_ends_what_was_held_and_what_was_not_answered() -> None:
+    """Each hold was taken to be perhaps there still, and each call to come perhaps yet: after one
+    wipe of a busy node there were too many possibilities to decide anything.
+    """
+    held = [reserve(f"held-{number}", 10, 20, cpu=10) for number in range(7)]
+    lost = [
+        reserve(f"lost-{number}", 21, None, cpu=10, given_up=30, replica="r1")
+        for number in range(60)
+    ]
+    wipe = epoch(LATER, LATER + 10, is_wiped=True)
+    right, wrong = (shown(LATER + 20, LATER + 30, cpu, 1) for cpu in (600, 605))
+    again = reserve("a", LATER + 12, LATER + 14)
+
+    before = [*cluster(), *held, *lost, wipe, again]
+    reports = [check([*before, seen], settings=STRICT) for seen in (right, wrong)]
+
+    assert [(each.is_linearizable, each.is_decided) for each in reports] == [
+        (True, True),
+        (False, True),
+    ]
 
 
 def test_the_counterexample_has_just_what_is_wrong() -> None:

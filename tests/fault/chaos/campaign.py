@@ -22,9 +22,9 @@ from tests.fault.kit.cluster import vms_on
 from tests.fault.kit.faults import Fault, kinds
 from tests.fault.kit.stage import Stage, stage, until
 from tests.history.check import SECOND, check
+from tests.history.effort import SearchSettings
 from tests.history.record import read_history
 from tests.history.scene import some_nodes
-from tests.history.search import SearchSettings
 from tests.history.workload import ApiCluster, Targets, cluster_objects, vm_name
 from tests.history.workload import run as run_clients
 

@@ -37,13 +37,17 @@ class Judge:
     """Acknowledged grants that Redis had no longer."""
     _wiped_at: int = 0
     """When the books were last seen to be gone, in ns."""
+    _is_wiped: bool = False
+    """They still are."""
     _auditing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def note_epoch(self, since: int, is_wiped: bool) -> None:
         """Have it in the history that the books have begun another life since then."""
-        call = self.witness.happens(Op.EPOCH, lost_since=0 if is_wiped else None)
+        # Books that follow on none were built from the cluster, so nothing else is in them.
+        call = self.witness.happens(Op.EPOCH, is_wiped=is_wiped or self._is_wiped)
         call.operation.invoked = since
         call.done()
+        self._is_wiped = is_wiped
         if is_wiped:
             self._wiped_at = time.monotonic_ns()
 
