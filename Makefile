@@ -52,7 +52,7 @@ e2e: .venv/dev.stamp  ## Against a real kube-apiserver and kube-scheduler
 	$(BIN)/python -m tests.e2e.harness.binaries
 	$(BIN)/pytest -m e2e tests/e2e
 
-scale: .venv/dev.stamp  ## A leader in a large, busy cluster: nothing else should run meanwhile
+scale: .venv/dev.stamp  ## What is judged by time, in a large cluster or under attack: nothing else should run meanwhile
 	$(BIN)/pytest -n 0 -m scale tests/fault
 
 # Its figures are worth something only where nothing else runs. Needs Go for the peer.

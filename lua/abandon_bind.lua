@@ -19,7 +19,8 @@
 --
 -- Returns {word}
 --   RELEASED   the room is free again; the pod stays known
---   NOTHING    no such hold, or something newer has changed it; nothing written
+--   NOTHING    no such hold; nothing written
+--   LATE       binding there, and another call has taken it over; nothing written
 --   EPOCH      the ledger has begun another epoch; nothing written
 --
 -- Keeps:  I1 sums, I2 deadlines, I5 repeats
@@ -37,6 +38,6 @@ if redis.call('HGET', keys.meta, 'epoch') ~= epoch then
   return {'EPOCH'}
 end
 
-local released = release_pod(keys, epoch, stamp, uid, name, 'binding', most, context)
+local word = release_pod(keys, epoch, stamp, uid, name, 'binding', most, context)
 
-return {released and 'RELEASED' or 'NOTHING'}
+return {word}

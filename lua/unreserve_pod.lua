@@ -26,7 +26,7 @@
 -- Keeps:  I1 sums, I2 deadlines, I5 repeats
 -- Again:  the second time NOTHING
 -- Cost:   O(log held pods)
--- Include: pod_row, release_pod
+-- Include: release_pod
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
   deadlines = KEYS[6], meta = KEYS[7], journal = KEYS[8],
@@ -37,13 +37,8 @@ local most, context = ARGV[5], ARGV[6]
 if redis.call('HGET', keys.meta, 'epoch') ~= epoch then
   return {'EPOCH'}
 end
-local row = redis.call('HGET', keys.pods, uid)
-local pod = row and pod_row(row)
-if pod and pod.stage == 'held' and pod.node == name and pod.stamp > stamp then
-  -- Late, or the clock of a slow replica: told as done, a hold that its caller gave back would stay.
-  return {'LATE'}
-end
 
-local released = release_pod(keys, epoch, stamp, uid, name, 'held', most, context)
+-- Told as done, a hold that its caller gave back would stay: hence LATE.
+local word = release_pod(keys, epoch, stamp, uid, name, 'held', most, context)
 
-return {released and 'RELEASED' or 'NOTHING'}
+return {word}

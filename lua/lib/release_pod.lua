@@ -1,13 +1,16 @@
 -- release_pod: frees a pod's room on a node if it is in this stage and nothing newer changed it.
 -- Takes: table of keys, epoch, stamp, UID, node name, stage it must be in, most journal entries,
 --   the caller's context
--- Gives: true where room was freed; the pod stays known, as pending
+-- Gives: RELEASED: room was freed, the pod stays known, as pending; LATE: the hold is there and
+--   something newer has changed it; NOTHING: there is no such hold
 -- Include: copy_row, journal_pod, pod_row, save_nodes, save_pod, take_off
 local function release_pod(keys, epoch, stamp, uid, name, stage, most, context)
   local before = redis.call('HGET', keys.pods, uid)
   local pod = before and pod_row(before)
-  if not pod or pod.stage ~= stage or pod.node ~= name or pod.stamp > stamp then
-    return false
+  if not pod or pod.stage ~= stage or pod.node ~= name then
+    return 'NOTHING'
+  elseif stamp < pod.stamp then
+    return 'LATE'
   end
   local loaded = {}
   take_off(loaded, keys, pod, epoch)
@@ -17,5 +20,5 @@ local function release_pod(keys, epoch, stamp, uid, name, stage, most, context)
   save_pod(keys, uid, after, before)
   local what = stage == 'held' and 'unreserve' or 'abandon'
   journal_pod(keys, most, what, uid, pod, after, context, loaded)
-  return true
+  return 'RELEASED'
 end

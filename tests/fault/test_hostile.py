@@ -32,7 +32,7 @@ from tests.support.live import with_config
 from tests.support.serving import Served, serving
 from tests.support.tokens import RESOURCE, Reviewer, token_of
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.scale, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 1000

@@ -43,7 +43,7 @@ async def test_abandon_bind_leaves_a_bind_that_was_taken_over(books: Books) -> N
 
     answer = await books.abandon("u1", stamp=10)
 
-    assert answer is Release.NOTHING
+    assert answer is Release.LATE
     assert await books.dump() == before
 
 

@@ -78,6 +78,8 @@ def _release(rng: Random, story: Story) -> Iterator[Step]:
     if row and row.is_tentative and not rarely(rng, 6):
         scripts = ["unreserve_pod" if row.stage == Stage.HELD else "abandon_bind"]
     script, stamp = rng.choice(scripts), pick_stamp(rng, story, row)
+    if row and row.is_tentative and rarely(rng, 8):
+        stamp = row.stamp - 1  # before the hold was made or renewed
     yield change(rng, story, script, uid=uid, node=pick_node(rng, story, uid), stamp=stamp)
 
 

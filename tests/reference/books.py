@@ -135,9 +135,6 @@ class Books:
 
     def unreserve(self, uid: PodUid, *, node: NodeName, stamp: int) -> Release:
         """Release what is held there, unless it was reserved again since."""
-        row = self.pods.get(uid)
-        if row and (row.stage, row.node) == (Stage.HELD, node) and row.stamp > stamp:
-            return Release.LATE
         return self._release(uid, Stage.HELD, node, stamp)
 
     def abandon(self, uid: PodUid, *, node: NodeName, stamp: int) -> Release:
@@ -385,8 +382,10 @@ class Books:
 
     def _release(self, uid: PodUid, stage: Stage, node: NodeName, stamp: int) -> Release:
         row = self.pods.get(uid)
-        if row is None or (row.stage, row.node) != (stage, node) or row.stamp > stamp:
+        if row is None or (row.stage, row.node) != (stage, node):
             return Release.NOTHING
+        if row.stamp > stamp:
+            return Release.LATE
         self._book(uid, replace(row, stage=Stage.PENDING, node=NO_WORD, deadline=0, stamp=stamp))
         return Release.RELEASED
 

@@ -55,7 +55,7 @@ class Release(StrEnum):
     RELEASED = "RELEASED"
     """The room is free again."""
     NOTHING = "NOTHING"
-    """There was no such hold, or, of a bind, something newer has changed it."""
+    """There was no such hold."""
     LATE = "LATE"
     """Something newer has changed what is held there: ask again where it is to go."""
 
