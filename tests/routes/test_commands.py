@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner, Result
@@ -135,6 +137,20 @@ async def test_verify_prints_each_breach_and_ends_with_1(
         assert json.loads(result.stdout)["breaches"][0] == BREACH
     else:
         assert "  invariant 5  n1  reserved_cpu is 1" in result.stdout
+
+
+async def test_certificate_that_is_not_trusted_is_named() -> None:
+    """It said "Operation not permitted": OpenSSL's error number was taken for the system's."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("localhost").configure_cert(context)
+    server = await asyncio.start_server(lambda *_: None, "localhost", 0, ssl=context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+
+        result = await run_beside("status", "--admin", f"https://localhost:{port}")
+
+    assert result.exit_code == 3
+    assert "certificate verify failed" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "verify"])

@@ -277,6 +277,7 @@ def _refuse_newer(guard: Guard) -> None:
 
 
 async def _until_built(ledger: Ledger) -> None:
+    said = ""
     while True:
         try:
             guard = await ledger.look()
@@ -286,5 +287,7 @@ async def _until_built(ledger: Ledger) -> None:
         except LedgerUnfit as error:
             raise error.at_start() from error
         except LedgerUnavailable as error:
-            log.warning("waiting for Redis: %s", error)
+            if str(error) != said:
+                said = str(error)
+                log.warning("waiting for Redis: %s", said)
         await asyncio.sleep(0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from datetime import timedelta
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -84,7 +85,8 @@ async def _send(url: str, order: bytes | None, token: str) -> bytes:
 
 
 def _reason(error: aiohttp.ClientError | OSError) -> str:
-    if not isinstance(error, OSError):
+    # A failure of TLS carries the numbers of OpenSSL.
+    if not isinstance(error, OSError) or isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
         return str(error) or type(error).__name__
     # A failed look-up of a name has a negative errno and words of its own.
     code = error.errno or 0
