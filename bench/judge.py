@@ -12,7 +12,7 @@ from datetime import timedelta
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.transfer import read_books
+from autoscale_enforcer.ledger.reading import read_books
 from autoscale_enforcer.ledger.verify import Books, breaches
 from autoscale_enforcer.model.resources import NOTHING, Resources
 from bench.figures import WrongAnswer

@@ -14,7 +14,7 @@ import autoscale_enforcer
 from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.transfer import read_books
+from autoscale_enforcer.ledger.reading import read_books
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import said_row

@@ -15,9 +15,8 @@ from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import BESIDE, BOOKS, Keys
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Confirm, Lead, Permit, Release, Reserve
+from autoscale_enforcer.ledger.reading import find_breaches
 from autoscale_enforcer.ledger.scripts import load_scripts, scripts_folder
-from autoscale_enforcer.ledger.transfer import read_books
-from autoscale_enforcer.ledger.verify import breaches
 from autoscale_enforcer.model.facts import NodeFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
@@ -127,7 +126,7 @@ async def test_whole_flow_runs_on_a_redis_cluster(ledger: Ledger, one_node_clust
         *(Reserve.HELD, Release.RELEASED, "DELETED", Reserve.BINDING, Release.NOTHING),
         *(Confirm.BOUND, Permit.PERMIT, "BOOKED", "ABSENT", "CHANGED", Lead.NOTHING, Lead.DROPPED),
     ]
-    assert breaches(await read_books(ledger, blobs=True)) == []
+    assert await find_breaches(ledger) == []
     with one_node_cluster.client() as client:
         assert {key.decode() for key in client.scan_iter()} <= set(Keys("t").all())
 

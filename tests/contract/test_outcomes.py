@@ -41,11 +41,11 @@ READS = {
     "note_binding": {"NOTED"},
     "note_loss": {"NOTED"},
     "read_bindings": {"BINDINGS"},
-    "read_books": {"BOOKS"},
     "read_changes": {"DELTA", "FULL", "UNBUILT"},
     "read_compare": {"COMPARE"},
+    "read_rows": {"ROWS"},
     "read_config": {"CONFIG", "NOTHING"},
-    "scan_pods": {"PORTION"},
+    "scan_books": {"PORTION"},
     "read_pod": {"POD", "GONE", "UNKNOWN"},
 }
 """Scripts whose answer is no outcome of a change."""

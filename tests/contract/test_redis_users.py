@@ -21,10 +21,10 @@ from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.pipeline import Pipeline
+from autoscale_enforcer.ledger.reading import find_breaches
 from autoscale_enforcer.ledger.scripts import load_scripts, scripts_folder
 from autoscale_enforcer.ledger.told import Loss, Told
-from autoscale_enforcer.ledger.transfer import export_books, import_books, read_books
-from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.ledger.transfer import export_books, import_books
 from autoscale_enforcer.model.facts import NodeFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
@@ -134,7 +134,7 @@ async def test_service_may_do_all_that_the_ledger_does(
     await ledger.mirror.refresh()
     await ledger.find_lapsed(limit=1)
     await ledger.scan_pods()
-    assert breaches(await read_books(ledger, blobs=True)) == []
+    assert await find_breaches(ledger) == []
     await ledger.lose_books(leader, why="a test")
     await ledger.drop_lease(token=leader.token)
     await import_books(ledger, content, replace=True)

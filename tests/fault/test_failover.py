@@ -19,7 +19,7 @@ from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Lead, Reserve
-from autoscale_enforcer.ledger.transfer import read_books
+from autoscale_enforcer.ledger.reading import read_books
 from autoscale_enforcer.ledger.verify import breaches
 from autoscale_enforcer.model.facts import NodeFact
 from autoscale_enforcer.model.ids import NodeName, PodUid

@@ -11,8 +11,7 @@ import pytest
 from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.transfer import read_books
-from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.ledger.reading import find_breaches
 from tests.conftest import ClientOf
 from tests.support.books import SETTINGS, Books, pod, vm
 from tests.support.proxy import Proxy
@@ -69,7 +68,7 @@ async def books(client_of: ClientOf, proxy: Proxy) -> AsyncIterator[Books]:
     books.ledger = Ledger.open(replace(SETTINGS, connection=ConnectionSettings(url=proxy.url)))
     await books.ledger.look()
     yield books
-    assert breaches(await read_books(books.ledger)) == []
+    assert await find_breaches(books.ledger) == []
     await books.ledger.close()
 
 

@@ -20,8 +20,7 @@ from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Lead, Reserve, ReserveAnswer
-from autoscale_enforcer.ledger.transfer import read_books
-from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.ledger.reading import find_breaches
 from autoscale_enforcer.model.facts import NodeFact
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from autoscale_enforcer.model.resources import Resources
@@ -147,7 +146,7 @@ async def test_slot_that_moves_is_followed_and_compared(
     assert (before.outcome, after.outcome) == (Reserve.HELD, Reserve.UNSETTLED)
     assert await ledger.read_pod(uid=PodUid("u1")) is not None
     assert keys_in(source) == []
-    assert breaches(await read_books(ledger, blobs=True)) == []
+    assert await find_breaches(ledger) == []
 
 
 async def until_answered(ledger: Ledger, uid: str) -> ReserveAnswer:

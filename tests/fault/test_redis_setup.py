@@ -18,7 +18,7 @@ from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Reserve, ReserveAnswer
-from autoscale_enforcer.ledger.transfer import read_books
+from autoscale_enforcer.ledger.reading import read_books
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from autoscale_enforcer.model.rows import said_row
 from tests.conftest import StartServer

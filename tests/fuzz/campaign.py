@@ -13,8 +13,7 @@ from typing import Any
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.transfer import read_books
-from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.ledger.reading import find_breaches
 from tests.fuzz.caller import Caller, Found
 from tests.fuzz.requests import DOORS, TOKEN, TRAFFIC, Requests, Sent
 from tests.support.servers import Server
@@ -87,6 +86,6 @@ async def _breaches(url: str) -> list[Any]:
     ledger = Ledger.open(LedgerSettings(connection=ConnectionSettings(url=url)))
     try:
         await ledger.look()
-        return breaches(await read_books(ledger))
+        return await find_breaches(ledger)
     finally:
         await ledger.close()

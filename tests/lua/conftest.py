@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from autoscale_enforcer.ledger.transfer import read_books
-from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.ledger.reading import find_breaches
 from tests.conftest import ClientOf
 from tests.support.books import Books, Flavour
 from tests.support.servers import AnyKind
@@ -41,5 +40,5 @@ async def books(unbuilt: Books) -> AsyncIterator[Books]:
     await unbuilt.open()
     yield unbuilt
     if (await unbuilt.ledger.look()).state != "UNBUILT":
-        assert breaches(await read_books(unbuilt.ledger)) == []
+        assert await find_breaches(unbuilt.ledger) == []
     assert (await unbuilt.dump()).keys() <= set(unbuilt.keys.all())

@@ -1,4 +1,4 @@
-"""claim_ledger, put_config, read_config, trim_changes and scan_pods."""
+"""claim_ledger, put_config, read_config, trim_changes and scan_books."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_trim_changes_of_a_leader_that_was_overtaken_does_nothing(books: B
     assert await books.dump() == before
 
 
-async def test_scan_pods_names_every_pod(books: Books) -> None:
+async def test_scan_books_names_every_pod(books: Books) -> None:
     uids = [f"u{number}" for number in range(1500)]
     for uid in uids[:3]:
         await books.put_pod(pod(uid))
@@ -97,7 +97,7 @@ async def test_scan_pods_names_every_pod(books: Books) -> None:
     await books.raw.hset(books.keys.key("meta"), "pods", str(len(uids)))
     before = await books.dump()
 
-    word, *_ = await books.run("scan_pods", cursor="0", count=10)
+    word, *_ = await books.run("scan_books", part="pods", cursor="0", count=10)
     found = await books.ledger.scan_pods()
 
     assert word == "PORTION"

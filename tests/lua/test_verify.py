@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from autoscale_enforcer.ledger.transfer import read_books
-from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.ledger.reading import find_breaches
 from tests.conftest import ClientOf
 from tests.support.books import Books, pod
 
@@ -100,10 +99,10 @@ async def test_verify_names_what_was_planted(
     await books.open()
     await books.put_node("n1")
     await books.reserve(pod("u1"))
-    clean = breaches(await read_books(books.ledger))
+    clean = await find_breaches(books.ledger)
 
     await plant(client, books)
-    found = breaches(await read_books(books.ledger))
+    found = await find_breaches(books.ledger)
     await books.ledger.close()
 
     assert clean == []

@@ -9,7 +9,7 @@ from typing import Any
 
 from autoscale_enforcer.ledger.verify import Books as Found
 from autoscale_enforcer.ledger.verify import breaches
-from autoscale_enforcer.model.ids import NodeName, PodUid
+from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.rows import PodRow
 from tests.property.expecting import Expected, aligned, near
 from tests.property.server_side import Keyspace
@@ -64,7 +64,6 @@ class Judge:
             *self._journal(step, should, after),
             *self._versions(step, should, after),
         ]
-        self.words["read_books", "BOOKS"] += 1  # that is how `after` came here
         self.before, self.was, self.last = after, should, step
         return found
 
@@ -144,12 +143,45 @@ def _whole_answer(step: Step, should: Expected, before: Keyspace, after: Keyspac
             return [word, uid, live.pods[uid].encode(), live.blobs.get(uid, b"").decode()]
         case "TRIMMED":
             return [word, len(to_be_forgotten(step, before.live))]
-        case "PORTION":
-            rows = after.live.pods.items()
-            return [word, "0", *(item for u, row in rows for item in (u, row.encode()))]
-        case "BINDINGS":
-            return [word, *(item for pair in after.bindings.items() for item in pair)]
+        case "PORTION" | "ROWS" | "BINDINGS":
+            return [word, *_everything(step, after)]
     return [str(word), *rest]
+
+
+def _everything(step: Step, after: Keyspace) -> Iterator[Any]:
+    """What a read of many rows tells, its word apart."""
+    match step.script:
+        case "scan_books":
+            rows = after.live.pods.items()
+            yield from ("0", *(item for uid, row in rows for item in (uid, row.encode())))
+        case "read_rows":
+            yield from _rows(step, after.live)
+        case _:
+            yield from (item for pair in after.bindings.items() for item in pair)
+
+
+def _rows(step: Step, live: Found) -> Iterator[Any]:
+    """As `read_rows` gives them; a step asks for none of the journal."""
+    nodes, uids, names = (
+        str(step.given[what]).split() for what in ("node_names", "uids", "pod_names")
+    )
+    node_rows: list[tuple[Any, ...]] = []
+    for name in map(NodeName, nodes):
+        row = live.nodes.get(name)
+        node_rows.append((name, row.encode() if row else "", live.changes.get(name, "")))
+    pod_rows: list[tuple[Any, ...]] = []
+    for uid in map(PodUid, uids):
+        pod = live.pods.get(uid)
+        moments = (live.deadlines.get(uid, ""), live.gone.get(uid, ""))
+        pod_rows.append((uid, pod.encode() if pod else "", *moments))
+    pointed = [(name, live.names.get(PodName(name), "")) for name in names]
+    meta = (live.meta.get(name) for name in ("epoch", "version", "nodes", "pods"))
+    yield [None if value is None else value.encode() for value in meta]
+    yield len(live.nodes)
+    yield len(live.pods)
+    yield []
+    for rows in (node_rows, pod_rows, pointed):
+        yield [str(item).encode() for row in rows for item in row]
 
 
 def _keyspace(step: Step, should: Expected, after: Keyspace) -> Iterator[str]:

@@ -11,7 +11,7 @@ import redis
 from redis.client import Pipeline
 
 from autoscale_enforcer.ledger.journal import JournalEntry
-from autoscale_enforcer.ledger.keys import Keys
+from autoscale_enforcer.ledger.keys import BOOKS, Keys
 from autoscale_enforcer.ledger.scripts import SHEBANG, Script, load_scripts
 from autoscale_enforcer.ledger.verify import Books as Found
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
@@ -87,6 +87,18 @@ def with_fake_clock(script: Script) -> Script:
     return replace(script, text=text, sha=sha)
 
 
+_READ_ALL = """
+  local hash = function (key) return redis.call('HGETALL', key) end
+  local zset = function (key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end
+  return {
+    hash(KEYS[1]), hash(KEYS[2]), hash(KEYS[3]), hash(KEYS[4]),
+    zset(KEYS[5]), zset(KEYS[6]), zset(KEYS[7]), hash(KEYS[8]),
+    redis.call('XREVRANGE', KEYS[9], '+', '-', 'COUNT', ARGV[1]),
+  }
+"""
+"""Every one of BOOKS, at one moment, the journal newest first."""
+
+
 @dataclass(slots=True)
 class Keyspace:
     """What one step left behind."""
@@ -109,9 +121,9 @@ class Scripted:
     def __init__(self, client: redis.Redis, scripts: Mapping[str, Script] | None = None) -> None:
         self.client, self.keys = client, Keys("property")
         self.scripts = scripts or {n: with_fake_clock(s) for n, s in load_scripts().items()}
-        self._reader = load_scripts()["read_books"]
-        for script in (*self.scripts.values(), self._reader):
+        for script in self.scripts.values():
             client.script_load(script.text)
+        self._reader: str = client.script_load(_READ_ALL)
         self.reset()
 
     def reset(self) -> None:
@@ -167,8 +179,8 @@ class Scripted:
 
     def _queue_reads(self, pipe: Pipeline, step: Step) -> None:
         for building in (False, True) if _is_beside(step) else (False,):
-            keys = self.keys.keys(self._reader.key_names, building=building)
-            pipe.evalsha(self._reader.sha, len(keys), *keys, 1, ENTRIES)
+            keys = self.keys.keys(BOOKS, building=building)
+            pipe.evalsha(self._reader, len(keys), *keys, ENTRIES)
         pipe.hgetall(self.keys.key("lease"))
         pipe.pttl(self.keys.key("lease"))
         for key in ("bindings", "freezes", "compare"):
@@ -212,8 +224,8 @@ def _is_beside(step: Step) -> bool:
 
 
 def _books(parts: list[Any]) -> Found:
-    """As `read_books` gives them, word and journal apart."""
-    _, meta, nodes, pods, names, facts, changes, deadlines, gone = parts
+    """As `_READ_ALL` gives them, the journal apart."""
+    nodes, pods, names, facts, changes, deadlines, gone, meta = parts
     return Found(
         meta=_text(_pairs(meta)),
         nodes={NodeName(k): NodeRow.decode(v) for k, v in _text(_pairs(nodes)).items()},

@@ -267,7 +267,11 @@ def _aside(rng: Random, story: Story) -> Iterator[Step]:
             yield Step("note_loss", {"loss": "dropped", "told": "an-id 7", "most": MOST})
         case "scan":
             yield Step("read_config")
-            yield Step("scan_pods", {"cursor": "0", "count": 100})
+            yield Step("scan_books", {"part": "pods", "cursor": "0", "count": 100})
+            names = " ".join(f"default/{uid}" for uid in PODS)
+            asked: Arguments = {"node_names": " ".join(NODES), "uids": " ".join(PODS)}
+            none: Arguments = {"since": "9999999999999-0", "entries": 1}
+            yield Step("read_rows", asked | none | {"pod_names": names})
         case _:
             yield Step("note_binding", {"uid": rng.choice(list(PODS)), "node": rng.choice(NODES)})
             yield Step("read_bindings")

@@ -17,7 +17,7 @@ from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.journal import JournalEntry
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.transfer import read_books
+from autoscale_enforcer.ledger.reading import read_books
 from autoscale_enforcer.ledger.verify import Books, breaches
 from autoscale_enforcer.model.ids import PodUid
 from autoscale_enforcer.model.resources import Resources

@@ -241,8 +241,12 @@ def _find_lapsed(books: Books, a: Arguments, now: int) -> Answer:
     return ["LAPSED", *(uid for uid, _ in books.lapsed(limit=int(a["limit"]), now=now))]
 
 
-def _scan_pods(books: Books, _: Arguments, __: int) -> Answer:
+def _scan_books(books: Books, _: Arguments, __: int) -> Answer:
     return ["PORTION", *books.pods]
+
+
+def _read_rows(_: Books, __: Arguments, ___: int) -> Answer:
+    return ["ROWS"]
 
 
 OF_WORLD: dict[str, Callable[[World, Arguments, int], Answer]] = {
@@ -286,7 +290,8 @@ CHANGES: dict[str, Callable[[Books, Arguments, int], Answer]] = {
 READS: dict[str, Callable[[Books, Arguments, int], Answer]] = {
     "read_pod": _read_pod,
     "find_lapsed": _find_lapsed,
-    "scan_pods": _scan_pods,
+    "scan_books": _scan_books,
+    "read_rows": _read_rows,
 }
 
 

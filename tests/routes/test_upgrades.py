@@ -13,9 +13,9 @@ import pytest
 import redis.asyncio
 
 from autoscale_enforcer.ledger import schema
+from autoscale_enforcer.ledger.reading import find_breaches
 from autoscale_enforcer.ledger.schema import Layout, Schema
-from autoscale_enforcer.ledger.transfer import ImportRefused, import_books, read_books
-from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.ledger.transfer import ImportRefused, import_books
 from autoscale_enforcer.model.ids import PodUid
 from autoscale_enforcer.model.resources import Resources
 from tests.routes.conftest import StartReplica
@@ -60,7 +60,7 @@ async def test_first_releases_ledger_goes_on_where_it_was(kept: Books) -> None:
     assert (vm, held and held.row.stage) == ((3000, 2 * GIB), "held")
     assert reserved.outcome == "HELD"
     assert permit.amount == Resources(4000, 2 * GIB)
-    assert breaches(await read_books(kept.ledger)) == []
+    assert await find_breaches(kept.ledger) == []
 
 
 async def test_first_releases_export_can_be_imported(kept: Books) -> None:
@@ -71,7 +71,7 @@ async def test_first_releases_export_can_be_imported(kept: Books) -> None:
 
     assert (summary.nodes, summary.pods) == (3, 7)
     assert (await kept.ledger.look()).state == "SUSPECT"
-    assert breaches(await read_books(kept.ledger)) == []
+    assert await find_breaches(kept.ledger) == []
 
 
 async def test_export_of_another_schema_is_refused(kept: Books) -> None:

@@ -40,8 +40,7 @@ from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.ledger.transfer import read_books
-from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.ledger.reading import find_breaches
 from autoscale_enforcer.model.ids import PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow
@@ -239,7 +238,7 @@ class Replica:
         return reserved.cpu, reserved.mem >> 20
 
     async def verify(self) -> list[Any]:
-        return breaches(await read_books(self.ledger))
+        return await find_breaches(self.ledger)
 
     async def dump(self) -> dict[str, Any]:
         """Every key of the database as it is."""

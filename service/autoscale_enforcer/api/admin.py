@@ -6,9 +6,11 @@ alone.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +22,20 @@ from autoscale_enforcer.api.explaining import amounts, explanation
 from autoscale_enforcer.api.http import application, json_answer, text_answer
 from autoscale_enforcer.api.metrics import CONTENT_TYPE as METRICS_CONTENT_TYPE
 from autoscale_enforcer.api.metrics import Metrics
+from autoscale_enforcer.api.one_at_a_time import OneAtATime
 from autoscale_enforcer.api.order_desk import OrderDesk, freeze_document
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.facts import unpack_fact
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.mirror import Mirror
-from autoscale_enforcer.ledger.transfer import read_books
-from autoscale_enforcer.ledger.verify import breaches
+from autoscale_enforcer.ledger.reading import find_breaches
 from autoscale_enforcer.model.ids import NodeName, pod_name
 from autoscale_enforcer.model.rows import NodeRow, PodRow
+from autoscale_enforcer.turns import Turns
+
+ANSWER_WITHIN = timedelta(seconds=60)
+"""For an answer about the whole ledger; `autoscale-enforcer verify` waits a little longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,7 @@ def admin_app(
     """
     app = application(replica, checks=[changes_need_token(token_file)])
     doors = _Doors(ledger, health or Health(), config or LiveConfig(), metrics or Metrics())
+    app.on_cleanup.append(doors.close)
     app.router.add_get("/livez", doors.livez)
     app.router.add_get("/readyz", doors.readyz)
     app.router.add_get("/healthz", doors.readyz)
@@ -84,6 +91,8 @@ class _Doors:
     ) -> None:
         self._ledger, self._health = ledger, health
         self._config, self._metrics = config, metrics
+        self.table = OneAtATime("node table", self._nodes, ANSWER_WITHIN)
+        self.verifying = OneAtATime("verify", self._verify, ANSWER_WITHIN)
 
     async def livez(self, _: web.Request) -> web.Response:
         """The process answers; nothing else is asked, for a restart would mend nothing else."""
@@ -113,11 +122,16 @@ class _Doors:
 
     async def nodes(self, _: web.Request) -> web.Response:
         """Every node of the ledger, and the config they are judged by."""
-        mirror = await self._mirror()
-        rows = sorted(mirror.nodes.items())
-        return _json(
+        return json_answer(await self.table.answer())
+
+    async def _nodes(self) -> bytes:
+        mirror, turns, nodes = await self._mirror(), Turns(), []
+        for name, row in sorted(mirror.nodes.items()):
+            nodes.append(msgspec.Raw(msgspec.json.encode(node_document(mirror, name, row))))
+            await turns.pause()
+        return msgspec.json.encode(
             {
-                "nodes": [node_document(mirror, name, row) for name, row in rows],
+                "nodes": nodes,
                 "config": {
                     "format": self._config.current.format,
                     "version": self._config.version,
@@ -164,8 +178,15 @@ class _Doors:
 
     async def verify(self, _: web.Request) -> web.Response:
         """Everything that does not hold of the ledger."""
-        found = breaches(await read_books(self._ledger))
-        return _json({"breaches": [asdict(breach) for breach in found]})
+        return json_answer(await self.verifying.answer())
+
+    async def _verify(self) -> bytes:
+        found = await find_breaches(self._ledger)
+        return msgspec.json.encode({"breaches": [asdict(breach) for breach in found]})
+
+    async def close(self, _: web.Application) -> None:
+        """End what is under way."""
+        await asyncio.gather(self.table.close(), self.verifying.close())
 
     async def _mirror(self) -> Mirror:
         await self._ledger.mirror.refresh()

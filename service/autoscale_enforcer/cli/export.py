@@ -16,8 +16,9 @@ from autoscale_enforcer.ledger.transfer import export_books
 
 HELP = """Write the whole ledger to a file.
 
-FILE is written in msgpack, as of one moment, while replicas run; - writes to stdout. Use it before
-moving to another Redis, or to look at the books of a cluster elsewhere: `import` takes it.
+FILE is written in msgpack while replicas run, and adds up whatever they change meanwhile; - writes
+to stdout. Use it before moving to another Redis, or to look at the books of a cluster elsewhere:
+`import` takes it.
 
 \b
 Examples:

@@ -13,7 +13,8 @@ from autoscale_enforcer.cli.options import admin_option, json_option
 
 HELP = """Recompute the ledger's sums and print whatever does not add up.
 
-The service reads its whole ledger at one moment and checks its invariants from that alone:
+The service reads its whole ledger in small portions, while it changes, and checks its invariants
+from that alone; what did not add up only because it changed meanwhile is no breach:
 
 \b
   1  a node's sums are exactly those of its pods, and every tentative hold has a deadline

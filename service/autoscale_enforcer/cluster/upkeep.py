@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Iterable
 from itertools import islice
 from typing import Protocol
 
-from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.ledger.calls import Context, Leadership
@@ -17,6 +16,7 @@ from autoscale_enforcer.ledger.outcomes import Fact, Recount
 from autoscale_enforcer.ledger.verify import has_wrong_sums
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from autoscale_enforcer.model.rows import NodeRow, PodRow
+from autoscale_enforcer.turns import FullCollections, Turns
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 from autoscale_enforcer.ledger.calls import Calls
@@ -14,8 +14,11 @@ from autoscale_enforcer.model.rows import NodeRow, PodRow
 PAIRS_FROM = 5
 """Where the rows begin in an answer of `read_changes`, its word apart."""
 
-SCAN_PORTION = 1000
-"""Rows of one portion: some milliseconds of Redis' time."""
+SCAN_PORTION = 500
+"""Rows of one portion: a few milliseconds of Redis' time, and of the event loop's."""
+
+READ_ENTRIES = 1000
+"""Journal entries that come with rows, at most."""
 
 
 class Reads(Calls):
@@ -46,10 +49,39 @@ class Reads(Calls):
         ]
         return Lapsed(int(now), rows)
 
-    async def read_all(self, *, blobs: bool, entries: int = 0) -> list[list[Any]]:
-        """Every part of the ledger at one moment, flat, in the order of `read_books.lua`."""
-        _, *parts = await self._run("read_books", blobs=int(blobs), entries=entries)
+    async def read_rows(
+        self,
+        *,
+        since: str,
+        nodes: Collection[NodeName] = (),
+        uids: Collection[PodUid] = (),
+        names: Collection[PodName] = (),
+    ) -> list[Any]:
+        """These rows at one moment, and what the journal says since; as in `read_rows.lua`."""
+        _, *parts = await self._run(
+            "read_rows",
+            since=since,
+            entries=READ_ENTRIES,
+            node_names=" ".join(nodes),
+            uids=" ".join(uids),
+            pod_names=" ".join(names),
+        )
         return parts
+
+    async def scan(self, part: str, *, most: int | None = None) -> AsyncIterator[list[Any]]:
+        """A part of the books in portions, flat, each as it is when it is read.
+
+        `most`: no more portions once there were so many items; the journal comes newest first.
+        """
+        cursor, seen = "+" if part == "journal" else "0", 0
+        while True:
+            _, found, *flat = await self._run(
+                "scan_books", part=part, cursor=cursor, count=SCAN_PORTION
+            )
+            yield flat
+            cursor, seen = found.decode(), seen + len(flat) // 2
+            if cursor == "0" or (most is not None and seen >= most):
+                return
 
     async def read_nodes(self) -> dict[NodeName, NodeRow]:
         """Every node's row as it is; the mirror would miss what no script has changed."""
@@ -62,14 +94,11 @@ class Reads(Calls):
 
     async def scan_pods(self) -> dict[PodUid, PodRow]:
         """Every pod's row, read in portions: each as it was at some moment since the call."""
-        cursor, rows = "0", dict[PodUid, PodRow]()
-        while True:
-            _, found, *flat = await self._run("scan_pods", cursor=cursor, count=SCAN_PORTION)
+        rows = dict[PodUid, PodRow]()
+        async for flat in self.scan("pods"):
             for uid, row in zip(flat[::2], flat[1::2], strict=True):
                 rows[PodUid(uid.decode())] = PodRow.decode(row.decode())
-            cursor = found.decode()
-            if cursor == "0":
-                return rows
+        return rows
 
     async def note_binding(self, uid: PodUid, *, node: NodeName) -> NodeName:
         """File source only: where the pod is bound now; the first Binding counts."""

@@ -1,35 +1,28 @@
-"""The whole ledger out of Redis and back: for verify, and as a msgpack file for operators."""
+"""The whole ledger out of Redis and back, as a msgpack file for operators."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import msgpack
 
 from autoscale_enforcer.errors import ServiceError
 from autoscale_enforcer.ledger.calls import Leadership
-from autoscale_enforcer.ledger.journal import JournalEntry
+from autoscale_enforcer.ledger.decode import PARTS, add_part
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Keep, Lead
+from autoscale_enforcer.ledger.reading import read_books
 from autoscale_enforcer.ledger.schema import SCHEMA, mismatch
-from autoscale_enforcer.ledger.verify import Books, Breach, breaches
-from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
+from autoscale_enforcer.ledger.verify import Books, breaches
 from autoscale_enforcer.model.rows import NodeRow, PodRow
 
 FORMAT = "autoscale-enforcer books 1"
-_PARTS = ("meta", "nodes", "pods", "names", "facts", "changes", "deadlines", "gone")
-JOURNAL_LOOKED_AT = 10_000
-"""Newest entries that verify judges."""
-
 _CHUNK = 500
 _LEASE = timedelta(seconds=30)
-
-Row = TypeVar("Row", NodeRow, PodRow)
 
 
 class ImportRefused(ServiceError):
@@ -44,20 +37,26 @@ class ImportSummary:
     pods: int
 
 
-async def read_books(ledger: Ledger, *, blobs: bool = False) -> Books:
-    """The ledger at one moment; costs Redis milliseconds for each 10,000 pods."""
-    *parts, journal = await ledger.read_all(blobs=blobs, entries=JOURNAL_LOOKED_AT)
-    books = _books([_pairs(part) for part in parts])
-    books.journal = [JournalEntry.decode(_text(_pairs(fields))) for _, fields in reversed(journal)]
-    return books
-
-
 async def export_books(ledger: Ledger) -> bytes:
     """The whole ledger as a msgpack file; LedgerUnavailable where none is built."""
-    *parts, _ = await ledger.read_all(blobs=True)
-    content = {name: _pairs(part) for name, part in zip(_PARTS, parts, strict=True)}
-    packed: bytes = msgpack.packb({"format": FORMAT, **content})
+    books = await read_books(ledger, blobs=True)
+    content: dict[str, dict[Any, Any]] = {
+        "meta": books.meta,
+        "nodes": {name: row.encode() for name, row in books.nodes.items()},
+        "pods": {uid: row.encode() for uid, row in books.pods.items()},
+        "names": books.names,
+        "facts": books.blobs,
+        "changes": books.changes,
+        "deadlines": books.deadlines,
+        "gone": books.gone,
+    }
+    as_bytes = {part: {_raw(k): _raw(v) for k, v in content[part].items()} for part in PARTS}
+    packed: bytes = msgpack.packb({"format": FORMAT, **as_bytes})
     return packed
+
+
+def _raw(value: str | int | bytes) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 async def import_books(ledger: Ledger, content: bytes, *, replace: bool) -> ImportSummary:
@@ -122,7 +121,9 @@ def _open_file(content: bytes) -> Books:
         file = msgpack.unpackb(content)
         known = file["format"] == FORMAT
         _check_schema(file["meta"])
-        books = _books([file[part] for part in _PARTS]) if known else Books()
+        books = Books()
+        for part in PARTS if known else ():
+            add_part(books, part, file[part])
     except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise ImportRefused(f"no export of autoscale-enforcer: {error!r}") from error
     if not known:
@@ -130,37 +131,3 @@ def _open_file(content: bytes) -> Books:
     if wrong := breaches(books):
         raise ImportRefused(f"the books in the file do not add up: {wrong[0]}")
     return books
-
-
-def _books(parts: list[dict[bytes, bytes]]) -> Books:
-    meta, nodes, pods, names, facts, changes, deadlines, gone = parts
-    unreadable: list[Breach] = []
-    return Books(
-        meta=_text(meta),
-        nodes={NodeName(k): v for k, v in _rows(nodes, NodeRow, unreadable)},
-        pods={PodUid(k): v for k, v in _rows(pods, PodRow, unreadable)},
-        names={PodName(k): PodUid(v) for k, v in _text(names).items()},
-        blobs={k.decode(): v for k, v in facts.items()},
-        changes={NodeName(k): int(float(v)) for k, v in _text(changes).items()},
-        deadlines={PodUid(k): int(float(v)) for k, v in _text(deadlines).items()},
-        gone={k: int(float(v)) for k, v in _text(gone).items()},
-        unreadable=unreadable,
-    )
-
-
-def _rows(
-    found: dict[bytes, bytes], kind: type[Row], unreadable: list[Breach]
-) -> Iterator[tuple[str, Row]]:
-    for key, text in found.items():
-        try:
-            yield key.decode(), kind.decode(text.decode())
-        except ValueError as error:
-            unreadable.append(Breach(1, key.decode(), f"unreadable row: {error}"))
-
-
-def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
-
-
-def _text(found: dict[bytes, Any]) -> dict[str, str]:
-    return {key.decode(): value.decode() for key, value in found.items() if key != b"context"}

@@ -5,7 +5,7 @@ The invariants are numbered as in ARCHITECTURE.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
 from autoscale_enforcer.ledger.journal import NEW_BOOKS, HoldState, JournalEntry
@@ -54,15 +54,24 @@ def breaches(books: Books) -> list[Breach]:
     """Everything that does not hold; empty for books that are right."""
     return [
         *books.unreadable,
+        *breaches_of_rows(books),
+        *wrong_grants(books.journal),
+        *_wrong_counts(books),
+    ]
+
+
+def breaches_of_rows(books: Books) -> list[Breach]:
+    """What does not hold of rows. `books` may be a part: nodes with all of their pods, each pod
+    with the row its name points to, and each name with the pod it points to.
+    """
+    return [
         *_wrong_sums(books),
         *_wrong_deadlines(books),
         *_wrong_names(books),
         *_wrong_places(books),
         *_wrong_versions(books),
-        *_wrong_grants(books),
         *_wrong_history(books),
         *_wrong_charges(books),
-        *_wrong_counts(books),
     ]
 
 
@@ -160,8 +169,9 @@ def _wrong_versions(books: Books) -> Iterator[Breach]:
             yield Breach(4, name, f"version {version} is newer than the ledger's {newest}")
 
 
-def _wrong_grants(books: Books) -> Iterator[Breach]:
-    for entry in books.journal:
+def wrong_grants(journal: Iterable[JournalEntry]) -> Iterator[Breach]:
+    """Grants that left a node over capacity."""
+    for entry in journal:
         for resource in entry.over_granted():
             text = f"{entry.what} for {entry.uid} left it over capacity in {resource}: {entry.room}"
             yield Breach(3, entry.node, text)
@@ -197,6 +207,12 @@ def _wrong_charges(books: Books) -> Iterator[Breach]:
 
 
 def _wrong_counts(books: Books) -> Iterator[Breach]:
-    for what, rows in (("nodes", len(books.nodes)), ("pods", len(books.pods))):
-        if books.meta.get(what) != str(rows) and not books.unreadable:
-            yield Breach(1, what, f"{books.meta.get(what)} rows are counted, {rows} are there")
+    if not books.unreadable:
+        yield from wrong_counts(books.meta, nodes=len(books.nodes), pods=len(books.pods))
+
+
+def wrong_counts(meta: Mapping[str, str], *, nodes: int, pods: int) -> Iterator[Breach]:
+    """Where so many rows are there, and others are counted."""
+    for what, rows in (("nodes", nodes), ("pods", pods)):
+        if meta.get(what) != str(rows):
+            yield Breach(1, what, f"{meta.get(what)} rows are counted, {rows} are there")

@@ -44,10 +44,10 @@ from autoscale_enforcer.cluster.kubernetes.failures import (
 )
 from autoscale_enforcer.cluster.kubernetes.lines import LineSplitter
 from autoscale_enforcer.cluster.kubernetes.transport import ApiSettings
-from autoscale_enforcer.cluster.kubernetes.turns import FullCollections
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 from autoscale_enforcer.model.ids import NodeName, PodName
 from autoscale_enforcer.objects.shapes import NodeObject, PodObject, VmObject
+from autoscale_enforcer.turns import FullCollections
 
 POD = PodName("default/p")
 BRIEF = ApiSettings(

@@ -13,10 +13,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from autoscale_enforcer.cluster.kubernetes.failures import Status, read_status, refusal
-from autoscale_enforcer.cluster.kubernetes.turns import Turns
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 from autoscale_enforcer.objects.decode import decode
 from autoscale_enforcer.objects.shapes import KubeStruct, Metadata
+from autoscale_enforcer.turns import Turns
 
 
 class KubeObject(Protocol):

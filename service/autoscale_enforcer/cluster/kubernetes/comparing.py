@@ -13,7 +13,6 @@ from typing import Protocol
 from autoscale_enforcer.cluster.kubernetes.answers import BadObject, BareObject
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.paths import NODES, PODS, node_path, pod_path
-from autoscale_enforcer.cluster.kubernetes.turns import Turns
 from autoscale_enforcer.cluster.upkeep import ClusterWentBack
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ObjectError
@@ -21,6 +20,7 @@ from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.rows import NO_WORD, NodeRow, PodRow, Stage, newer, said_row
+from autoscale_enforcer.turns import Turns
 
 READ_ONE_BY_ONE = 100
 """Up to so many missing objects are read each; of more, one list tells."""

@@ -18,7 +18,6 @@ from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.comparing import Comparison
 from autoscale_enforcer.cluster.kubernetes.failures import NotServed
 from autoscale_enforcer.cluster.kubernetes.paths import MIGRATIONS, NODES, PODS, VIRTUAL_MACHINES
-from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.cluster.kubernetes.world import World
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ObjectError
@@ -28,6 +27,7 @@ from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.rows import NodeRow
 from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.shapes import MigrationObject, NodeObject, PodObject, VmObject
+from autoscale_enforcer.turns import FullCollections, Turns
 
 T = TypeVar("T", NodeObject, PodObject)
 F = TypeVar("F", NodeFact, PodFact)

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from autoscale_enforcer.cluster.kubernetes.answers import K, Listing, Page, bad_version
 from autoscale_enforcer.cluster.kubernetes.client import PAGE_SIZE, KubeApi
-from autoscale_enforcer.cluster.kubernetes.turns import Turns
 from autoscale_enforcer.errors import ObjectError
+from autoscale_enforcer.turns import Turns
 
 _DROPPED = 1000
 

@@ -30,7 +30,6 @@ from autoscale_enforcer.cluster.kubernetes.sinks import (
 )
 from autoscale_enforcer.cluster.kubernetes.source import KubernetesSource
 from autoscale_enforcer.cluster.kubernetes.telling import Telling
-from autoscale_enforcer.cluster.kubernetes.turns import Turns
 from autoscale_enforcer.cluster.kubernetes.world import World
 from autoscale_enforcer.cluster.upkeep import recount
 from autoscale_enforcer.config.live import LiveConfig
@@ -47,6 +46,7 @@ from autoscale_enforcer.objects.shapes import (
     PodObject,
     VmObject,
 )
+from autoscale_enforcer.turns import Turns
 
 log = logging.getLogger(__name__)
 

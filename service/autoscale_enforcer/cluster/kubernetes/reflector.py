@@ -29,8 +29,8 @@ from autoscale_enforcer.cluster.kubernetes.answers import (
 from autoscale_enforcer.cluster.kubernetes.client import PAGE_SIZE, KubeApi
 from autoscale_enforcer.cluster.kubernetes.failures import ApiRefusal, Expired, NotServed
 from autoscale_enforcer.cluster.kubernetes.lists import drop, read_whole
-from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
+from autoscale_enforcer.turns import FullCollections, Turns
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from autoscale_enforcer.cluster.kubernetes.failures import NotServed
 from autoscale_enforcer.cluster.kubernetes.lists import drop, read_whole
 from autoscale_enforcer.cluster.kubernetes.paths import MIGRATIONS, NODES, PODS, VIRTUAL_MACHINES
 from autoscale_enforcer.cluster.kubernetes.source import VmKey
-from autoscale_enforcer.cluster.kubernetes.turns import FullCollections
 from autoscale_enforcer.cluster.kubernetes.world import World
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.ledger.ledger import Ledger
@@ -27,6 +26,7 @@ from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.shapes import MigrationObject, NodeObject, PodObject, VmObject
+from autoscale_enforcer.turns import FullCollections
 
 
 class Followed(Mends, Protocol):

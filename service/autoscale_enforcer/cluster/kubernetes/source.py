@@ -26,7 +26,6 @@ from autoscale_enforcer.cluster.kubernetes.paths import (
     pods_on_path,
     virtual_machine_path,
 )
-from autoscale_enforcer.cluster.kubernetes.turns import FullCollections, Turns
 from autoscale_enforcer.cluster.source import Bound
 from autoscale_enforcer.errors import ClusterUnavailable, ObjectError
 from autoscale_enforcer.model.facts import NodeFact, PodFact
@@ -37,6 +36,7 @@ from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.shapes import Metadata, NodeObject, PodObject, VmObject
 from autoscale_enforcer.objects.vms import vm_owner
+from autoscale_enforcer.turns import FullCollections, Turns
 
 log = logging.getLogger(__name__)
 
