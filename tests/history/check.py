@@ -53,7 +53,9 @@ class Report:
 def check(
     history: Sequence[Operation], *, settings: SearchSettings | None = None, most: int = 5
 ) -> Report:
-    """The report on a history in the order of its calls; `most` counterexamples at most."""
+    """The report on a history in the order of its calls; `most` counterexamples at most, not
+    counting nodes for which the search was given up.
+    """
     settings = settings or SearchSettings()
     nodes = steps_by_node(history)
     report = Report(len(history), len(nodes))
@@ -62,7 +64,7 @@ def check(
         wrong = explain(steps, settings=settings)
         if wrong:
             report.counterexamples.append(smallest(steps, wrong, settings=settings))
-            if len(report.counterexamples) == most:
+            if sum(each.is_proven for each in report.counterexamples) == most:
                 break
     return report
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,7 +12,7 @@ import aiohttp
 
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.objects.quantity import cpu_milli, mem_bytes
-from autoscale_enforcer.policy.fit import Reason
+from tests.history.answers import Answer, end_bind, end_reserve, give_up
 from tests.history.record import Call, NodeSeen, Op, Recorder
 
 Json = dict[str, Any]
@@ -25,9 +24,10 @@ UNIT = Resources(250, GIB)
 MOST = Resources(8 * UNIT.cpu, 8 * UNIT.mem)
 """The most that a VM may have."""
 PODS_AT_ONCE = 3
-
-SETTLED_REFUSALS = {str(reason) for reason in Reason}
-"""Words after which nothing has changed; anything else may have."""
+PERSISTENCE = 0.9
+"""How likely a client is to ask again where it was given no clear answer."""
+PAUSE, LONGEST_PAUSE = 0.02, 0.5
+"""Seconds before it does."""
 
 
 class Cluster(Protocol):
@@ -76,24 +76,6 @@ class Pod:
     @property
     def reference(self) -> Json:
         return {"Namespace": NAMESPACE, "Name": self.name, "UID": self.uid}
-
-
-@dataclass(slots=True)
-class Answer:
-    """What came back; status 0: nothing did, status -1: nobody was there to be asked."""
-
-    status: int
-    body: bytes
-    replica: str = ""
-
-    @property
-    def json(self) -> Json:
-        found: Json = json.loads(self.body)
-        return found
-
-    @property
-    def why(self) -> str:
-        return f"{self.status} {self.body[:120].decode(errors='replace')}"
 
 
 @dataclass(slots=True)
@@ -175,25 +157,38 @@ class Client:
         """Hold room, or move there; now and then the call is sent twice at once."""
         node = self.some_node(pod, stay=0.3)
         times = 2 if self.random.random() < 0.1 else 1
-        await asyncio.gather(*(self._reserve(pod, node) for _ in range(times)))
 
-    async def _reserve(self, pod: Pod, node: str) -> None:
+        async def ask() -> bool:
+            calls = [self._reserve(pod, node) for _ in range(times)]
+            return all(await asyncio.gather(*calls))
+
+        await self.until_answered(ask)
+
+    async def _reserve(self, pod: Pod, node: str) -> bool:
         call = self.invoke(Op.RESERVE, pod, node)
         answer = await self.extend("reserve", {"Pod": pod.document, "NodeName": node})
         if end_reserve(call, answer):
             pod.node = node
+        return call.is_answered
 
     async def unreserve(self, pod: Pod) -> None:
         """Release, mostly where it is held."""
         node = self.some_node(pod, stay=0.9)
+        await self.until_answered(lambda: self._unreserve(pod, node))
+
+    async def _unreserve(self, pod: Pod, node: str) -> bool:
         call = self.invoke(Op.UNRESERVE, pod, node)
         answer = await self.extend("unreserve", {"Pod": pod.reference, "NodeName": node})
         if end_reserve(call, answer) and pod.node == node:
             pod.node = ""
+        return call.is_answered
 
     async def bind(self, pod: Pod) -> None:
         """Bind, mostly where it is held."""
         node = self.some_node(pod, stay=0.9)
+        await self.until_answered(lambda: self._bind(pod, node))
+
+    async def _bind(self, pod: Pod, node: str) -> bool:
         call = self.invoke(Op.BIND, pod, node)
         body = {
             "PodName": pod.name,
@@ -202,17 +197,9 @@ class Client:
             "Node": node,
         }
         answer = await self.extend("bind", body)
-        if answer.status != 200:
-            give_up(call, answer)
-            return
-        error = answer.json["Error"]
-        if not error:
+        if end_bind(call, answer):
             pod.node, pod.is_bound = node, True
-            call.done(replica=answer.replica)
-        elif error in SETTLED_REFUSALS:
-            call.refused(error, replica=answer.replica)
-        else:
-            call.unknown(error, replica=answer.replica)
+        return call.is_answered
 
     async def end_pod(self, pod: Pod) -> None:
         """Delete it and wait until the books have heard; without a cluster, leave it alone."""
@@ -241,6 +228,9 @@ class Client:
             self.random.randint(least.cpu // UNIT.cpu, MOST.cpu // UNIT.cpu) * UNIT.cpu,
             self.random.randint(least.mem // UNIT.mem, MOST.mem // UNIT.mem) * UNIT.mem,
         )
+        await self.until_answered(lambda: self._ask_for(asked))
+
+    async def _ask_for(self, asked: Resources) -> bool:
         call = self.records.invoke(
             Op.REQUEST,
             client=self.number,
@@ -268,6 +258,7 @@ class Client:
             call.refused(answer.why, replica=answer.replica)
         else:
             give_up(call, answer)
+        return call.is_answered
 
     # Looking
 
@@ -297,6 +288,16 @@ class Client:
         return False
 
     # What all share
+
+    async def until_answered(self, ask: Callable[[], Awaitable[bool]]) -> None:
+        """Ask for the same again while nobody can say what came of it, mostly; ever more slowly.
+
+        Whoever asks for something else each time leaves as many possibilities behind.
+        """
+        pause = PAUSE
+        while not await ask() and self.random.random() < PERSISTENCE:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def some_node(self, pod: Pod, *, stay: float) -> str:
         """The pod's own, with this probability, or any."""
@@ -329,31 +330,6 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             was_refused = isinstance(error, aiohttp.ClientConnectorError)
             return Answer(-1 if was_refused else 0, repr(error).encode())
-
-
-def give_up(call: Call, answer: Answer) -> None:
-    """End a call that was not answered, or not clearly."""
-    if answer.status == -1:
-        call.refused("nobody listens")
-    else:
-        call.unknown(answer.why, replica=answer.replica)
-
-
-def end_reserve(call: Call, answer: Answer) -> bool:
-    """End a reserve or unreserve by its answer; True where it was done."""
-    if answer.status != 200:
-        give_up(call, answer)
-        return False
-    said = answer.json
-    why = "".join(said["Reasons"] or [])
-    if said["Code"] == "Success":
-        call.done(replica=answer.replica)
-        return True
-    if why in SETTLED_REFUSALS:
-        call.refused(why, replica=answer.replica)
-    else:
-        call.unknown(why, replica=answer.replica)
-    return False
 
 
 def plain_pod(name: str, need: Resources) -> Json:

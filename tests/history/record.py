@@ -117,6 +117,11 @@ class Call:
     operation: Operation
     _end: Callable[[Operation], None]
 
+    @property
+    def is_answered(self) -> bool:
+        """Its client knows what came of it, or that nothing did."""
+        return self.operation.outcome is not Outcome.UNKNOWN
+
     def done(self, *, replica: str = "", told: Resources = NOTHING) -> None:
         """It has taken effect; `told` is the permit."""
         self.operation.told = (told.cpu, told.mem)

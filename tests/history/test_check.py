@@ -9,7 +9,7 @@ import pytest
 from tests.history.check import check, main
 from tests.history.clients import GIB
 from tests.history.effort import SearchSettings
-from tests.history.record import Operation, Outcome, Recorder
+from tests.history.record import NodeSeen, Op, Operation, Outcome, Recorder
 from tests.history.telling import (
     CPU,
     ELSEWHERE,
@@ -384,6 +384,26 @@ def test_a_search_that_is_too_much_is_given_up_and_says_so() -> None:
     assert not report.is_linearizable
     assert not report.is_decided
     assert "given up" in report.text
+
+
+def test_nodes_that_are_not_decided_hide_none_that_is_wrong() -> None:
+    """After five nodes without a decision the others were not looked at."""
+    hard = [f"n{number}" for number in range(1, 7)]
+    lost = [
+        reserve(f"{node}-{number}", 10, None, cpu=10, node=node)
+        for node in hard
+        for number in range(30)
+    ]
+    seen = [
+        tell(Op.READ, 30, 40, node="", seen={node: NodeSeen((1000, 8 * GIB), (5, GIB), 1)})
+        for node in hard
+    ]
+    wrong = [reserve("a", 50, 60, node="n7"), reserve("b", 70, 80, node="n7")]
+
+    history = [*cluster(nodes=7), *lost, *seen, *wrong]
+    report = check(history, settings=SearchSettings(most_tries=2000))
+
+    assert [each.node for each in report.counterexamples if each.is_proven] == ["n7"]
 
 
 def test_the_command_prints_and_tells_by_its_exit_code(
