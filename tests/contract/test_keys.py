@@ -123,7 +123,7 @@ async def test_whole_flow_runs_on_a_redis_cluster(ledger: Ledger, one_node_clust
     ]
 
     assert words == [
-        *(Reserve.HELD, Release.RELEASED, "DELETED", Reserve.BINDING, Release.NOTHING),
+        *(Reserve.HELD, Release.RELEASED, "DELETED", Reserve.BINDING, Release.LATE),
         *(Confirm.BOUND, Permit.PERMIT, "BOOKED", "ABSENT", "CHANGED", Lead.NOTHING, Lead.DROPPED),
     ]
     assert await find_breaches(ledger) == []
