@@ -223,6 +223,14 @@ class Client:
         """As the VM's agent: nothing less than it has."""
         await self._request(self.permit)
 
+    async def request_all(self) -> None:
+        """As the VM's agent: the most that it may have."""
+        await self._request(MOST)
+
+    async def request_least(self) -> None:
+        """As the VM's agent: no more than it must have."""
+        await self.until_answered(lambda: self._ask_for(UNIT))
+
     async def _request(self, least: Resources) -> None:
         asked = Resources(
             self.random.randint(least.cpu // UNIT.cpu, MOST.cpu // UNIT.cpu) * UNIT.cpu,
