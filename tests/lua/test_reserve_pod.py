@@ -322,7 +322,7 @@ async def test_reserve_pod_lets_a_newer_call_take_a_bind_over(books: Books) -> N
     of_the_first = await books.abandon("u1", stamp=10)
 
     assert taken_over == got(Reserve.BINDING)
-    assert of_the_first is Release.NOTHING
+    assert of_the_first is Release.LATE
     assert await books.changes(before) == "pods u1 stamp=20"
 
 

@@ -193,6 +193,7 @@ async def test_a_connection_that_has_ended_leaves_its_place(open_port: OpenPort)
     assert port.door._connections == set()
 
 
+@pytest.mark.timeout(60)
 async def test_a_connection_that_has_ended_is_freed_at_once(open_port: OpenPort) -> None:
     """It referred to itself in a circle, and with TLS each held 30 KiB until a late collection."""
     port = await open_port()
@@ -203,10 +204,10 @@ async def test_a_connection_that_has_ended_is_freed_at_once(open_port: OpenPort)
     try:
         client.writer.close()
         await port.holds(0)
-        await asyncio.sleep(0.1)
 
-        # Once: a worker may hold millions of objects of other tests.
-        assert not any(type(one) is Connection for one in gc.get_objects())
+        # Seldom: a worker may hold millions of objects of other tests.
+        while any(type(one) is Connection for one in gc.get_objects()):
+            await asyncio.sleep(1)
     finally:
         gc.enable()
 
