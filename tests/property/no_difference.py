@@ -86,7 +86,7 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "save_nodes: doubled: redis.call('HINCRBY', keys.meta, 'version', 1)",
     ),
     "spares writing the row that is there": ("save_pod: check dropped: if text == before then",),
-    "no story scans every part of the books; tests/lua/test_reading.py does, and sees each of these": (
+    "no story scans every part of the books; tests/lua/test_reading.py does, and sees each": (
         "scan_books: check dropped: if part == 'journal' then",
         "scan_books: check dropped: elseif part == 'pods' then",
         "scan_books: check dropped: elseif part == 'names' then",

@@ -206,7 +206,7 @@ async def test_a_connection_that_has_ended_is_freed_at_once(open_port: OpenPort)
         await port.holds(0)
 
         # Seldom: a worker may hold millions of objects of other tests.
-        while any(type(one) is Connection for one in gc.get_objects()):
+        while any(type(one) is Connection for one in gc.get_objects()):  # noqa: ASYNC110 - no event
             await asyncio.sleep(1)
     finally:
         gc.enable()
