@@ -28,7 +28,7 @@ from tests.support.servers import Kind, Server, async_client
 
 N1 = NodeName("n1")
 RESERVE = load_scripts()["reserve_pod"]
-LONG_ENOUGH = timedelta(milliseconds=700)
+LONG_ENOUGH = timedelta(milliseconds=1400)
 """For a replica on a busy machine; short enough to wait for where none answers."""
 
 REPLICA = Waiting(durability=Durability.REPLICA, timeout=LONG_ENOUGH)
@@ -100,9 +100,16 @@ async def proxy(pair: Pair) -> AsyncIterator[Proxy]:
 
 
 async def opened(url: str, waiting: Waiting) -> Ledger:
-    connection = ConnectionSettings(url=url, socket_timeout=1.5)
+    connection = ConnectionSettings(url=url, socket_timeout=2.5)
     # What the server is set up for is the subject of test_redis_setup.py.
-    settings = replace(SETTINGS, connection=connection, waiting=waiting, checks_server=False)
+    budget = timedelta(seconds=6)
+    settings = replace(
+        SETTINGS,
+        connection=connection,
+        waiting=waiting,
+        call_budget=budget,
+        checks_server=False,
+    )
     ledger = Ledger.open(settings)
     await ledger.look()
     return ledger
@@ -230,7 +237,7 @@ async def test_whole_pipeline_shares_one_wait(ledger: Ledger, proxy: Proxy) -> N
     await asyncio.gather(*(reserve(ledger, f"u{n}") for n in range(50)))
 
     waits = [command for command in proxy.commands if command[0] == b"WAIT"]
-    assert waits == [[b"WAIT", b"1", b"700"]]
+    assert waits == [[b"WAIT", b"1", b"1400"]]
 
 
 async def test_reads_and_facts_ask_for_no_wait(ledger: Ledger, proxy: Proxy) -> None:
