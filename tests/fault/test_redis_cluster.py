@@ -68,8 +68,13 @@ def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def cluster(kind: Kind) -> Iterator[list[ClusterNode]]:
-    """Three servers with a third of the slots each, and a replica of the one that has ours."""
-    flags = ("--cluster-enabled", "yes", "--repl-diskless-sync-delay", "0", "--appendonly", "yes")
+    """Three servers with a third of the slots each, and a replica of the one that has ours.
+
+    The node timeout sets how soon each tells the others of itself (half of it), and how soon a
+    replica that was not voted for may ask again (four times).
+    """
+    flags = ["--cluster-enabled", "yes", "--cluster-node-timeout", "4000", "--appendonly", "yes"]
+    flags += ["--repl-diskless-sync-delay", "0"]
     with ExitStack() as stack:
         nodes = [stack.enter_context(ClusterNode(kind, *flags, tcp=True)) for _ in range(4)]
         for number, node in enumerate(nodes, 1):
@@ -88,8 +93,17 @@ def cluster(kind: Kind) -> Iterator[list[ClusterNode]]:
         nodes[3].ask("CLUSTER", "REPLICATE", owner.node_id)
         with nodes[3].client() as client:
             until(lambda: client.info("replication").get("master_link_status") == "up")
+        for node in nodes[:3]:
+            until(lambda node=node: knows(node, replica=nodes[3], of=owner))  # type: ignore[misc]
         others = [node for node in nodes[:3] if node is not owner]
         yield [owner, *others, nodes[3]]
+
+
+def knows(node: ClusterNode, *, replica: ClusterNode, of: ClusterNode) -> bool:
+    """Whether a server has heard whose replica that one is; before that it gives it no vote."""
+    lines = str(node.ask("CLUSTER", "NODES")).splitlines()
+    mine = next(line.split() for line in lines if line.startswith(replica.node_id))
+    return mine[3] == of.node_id
 
 
 @pytest.fixture
@@ -163,7 +177,7 @@ def take_over(replica: ClusterNode) -> None:
     with replica.client() as client:
         while client.info("replication")["role"] != "master":
             replica.ask("CLUSTER", "FAILOVER")
-            end = time.monotonic() + 6
+            end = time.monotonic() + 17
             while client.info("replication")["role"] != "master" and time.monotonic() < end:
                 time.sleep(0.02)
 
