@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from autoscale_enforcer.ledger import reading, reads
+from autoscale_enforcer.ledger import gathered, reads
 from autoscale_enforcer.ledger.reading import find_breaches, read_books
 from autoscale_enforcer.ledger.verify import breaches
 from tests.conftest import ClientOf
@@ -58,7 +58,7 @@ async def test_what_is_read_while_it_changes_adds_up(
     client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reads, "SCAN_PORTION", 5)
-    monkeypatch.setattr(reading, "_TOGETHER", 10)
+    monkeypatch.setattr(gathered, "_TOGETHER", 10)
     books = Books(client_of("valkey"), "valkey")
     await books.raw.config_set("hash-max-listpack-entries", 1)
     await books.open(settle_ms=1)
