@@ -6,7 +6,7 @@
 -- KEYS[1] nodes      hash   rw  sums of the pod's node
 -- KEYS[2] pods       hash   rw  row of the pod
 -- KEYS[3] names      hash   rw  namespace/name -> newest UID
--- KEYS[4] facts      hash   w   the blob of a pod that goes
+-- KEYS[4] facts      hash   w   what is kept beside the row
 -- KEYS[5] changes    zset   w   version of each changed node
 -- KEYS[6] deadlines  zset   w   when a tentative hold lapses
 -- KEYS[7] gone       zset   rw  UIDs that hold nothing any more
@@ -20,7 +20,7 @@
 -- ARGV[6] deleting   int 0..1   has a deletionTimestamp
 -- ARGV[7] approved_cpu int >=0  approved once, by the VM's annotation; counts where no row is
 -- ARGV[8] approved_mem int >=0  the same, bytes
--- ARGV[9] blob       str        what is shown to people, msgpack
+-- ARGV[9] blob       str        what the row does not say, msgpack; empty: nothing
 -- ARGV[10] most      int >0     journal entries kept
 -- ARGV[11] context   str        the caller's context, msgpack
 --
@@ -36,8 +36,8 @@
 -- Keeps:  I1 sums, I2 one node a pod and one pod a name
 -- Again:  the same fact changes nothing more
 -- Cost:   O(log held pods)
--- Include: drop_pod, drop_replaced, journal_pod, merge_said, name_holder, newer, now_us, pod_row,
---   put_on, save_nodes, save_pod, set_amounts, take_off
+-- Include: drop_pod, drop_replaced, journal_pod, keep_blob, merge_said, name_holder, newer, now_us,
+--   pod_row, put_on, save_nodes, save_pod, set_amounts, take_off
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
   deadlines = KEYS[6], gone = KEYS[7], meta = KEYS[8], journal = KEYS[9],
@@ -60,7 +60,7 @@ local before = redis.call('HGET', keys.pods, uid)
 local pod = before and pod_row(before) or nil
 if token == '' and pod and (said.node == '-' or finished or pod.stage == 'bound') then
   if not newer(pod.rv, said.rv) then
-    redis.call('HSET', keys.facts, uid, blob)
+    keep_blob(keys, uid, blob)
   end
   return {'KNOWN'}
 end
@@ -73,7 +73,7 @@ end
 local unbound = after.node == '-'
 local holds = pod and pod.stage ~= 'pending'
 if holds and unbound and not finished and not (deleting and pod.stage ~= 'bound') then
-  redis.call('HSET', keys.facts, uid, blob)
+  keep_blob(keys, uid, blob)
   return {'KNOWN'}
 end
 
@@ -94,7 +94,7 @@ if not unbound then
 end
 save_nodes(loaded, keys)
 save_pod(keys, uid, after, before)
-redis.call('HSET', keys.facts, uid, blob)
+keep_blob(keys, uid, blob)
 journal_pod(keys, most, 'put_pod', uid, pod, after, context, loaded)
 
 if holds and unbound then

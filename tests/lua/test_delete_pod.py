@@ -6,7 +6,7 @@ from tests.support.books import Books, lines, pod
 
 async def test_delete_pod_frees_what_it_held(books: Books) -> None:
     await books.put_node("n1")
-    await books.put_pod(pod("u1", node="n1"))
+    await books.put_pod(pod("u1", node="n1", labels={"app": "web"}))
     before = await books.dump()
 
     answer = await books.delete_pod("u1")
@@ -69,7 +69,7 @@ async def test_delete_pod_leaves_the_name_to_a_newer_pod(books: Books) -> None:
 
 
 async def test_delete_pod_lets_an_absent_node_go_with_its_last_pod(books: Books) -> None:
-    await books.put_pod(pod("u1", node="n1"))
+    await books.put_pod(pod("u1", node="n1", labels={"app": "web"}))
     before = await books.dump()
 
     await books.delete_pod("u1")

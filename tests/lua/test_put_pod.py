@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoscale_enforcer.ledger.facts import pack_fact, unpack_fact
+from autoscale_enforcer.ledger.kept import pack_fact, unpack_fact
 from autoscale_enforcer.ledger.outcomes import Fact, Reserve
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.resources import MAX_MEM_BYTES, Resources
@@ -21,7 +21,6 @@ async def test_put_pod_notes_a_pending_pod(books: Books) -> None:
     assert await books.changes(before) == lines("""
         pods u1 name=default/u1 rv=1 holds=1000/100
         names default/u1 u1
-        facts u1 blob
         meta pods 1
         journal put_pod u1 -->- |pending 1000 100 1000 100 1000 100 0 0
     """)
@@ -38,7 +37,6 @@ async def test_put_pod_books_a_bound_pod(books: Books) -> None:
         nodes n1 sums=1000/100 pods=1 version=2
         pods u1 name=default/u1 node=n1 stage=bound rv=1 holds=1000/100
         names default/u1 u1
-        facts u1 blob
         changes n1 2
         meta pods 1
         meta version 2
@@ -67,7 +65,6 @@ async def test_put_pod_makes_an_absent_row_for_an_unknown_node(books: Books) -> 
         nodes n1 epoch=epoch1 absent=1 sums=1000/100 pods=1 version=1
         pods u1 name=default/u1 node=n1 stage=bound rv=1 holds=1000/100
         names default/u1 u1
-        facts u1 blob
         changes n1 1
         meta nodes 1
         meta pods 1
@@ -126,7 +123,6 @@ async def test_put_pod_counts_an_ignored_namespace_apart(books: Books) -> None:
         nodes n1 ignored=1000/100 pods=1 version=2
         pods u1 name=default/u1 node=n1 stage=bound rv=1 ignored=1 holds=1000/100
         names default/u1 u1
-        facts u1 blob
         changes n1 2
         meta pods 1
         meta version 2
@@ -154,7 +150,7 @@ async def test_put_pod_counts_the_source_of_a_migration(books: Books) -> None:
     """)
 
 
-async def test_put_pod_keeps_what_is_shown_to_people(books: Books) -> None:
+async def test_put_pod_keeps_what_the_row_does_not_say(books: Books) -> None:
     fact = pod("v1", vm=vm(approved=Resources(1, 2)), labels={"app": "web"})
 
     await books.put_pod(fact)
@@ -163,6 +159,18 @@ async def test_put_pod_keeps_what_is_shown_to_people(books: Books) -> None:
     assert known is not None
     assert known.blob == pack_fact(fact)
     assert unpack_fact(known) == fact
+
+
+async def test_put_pod_forgets_what_is_said_no_more(books: Books) -> None:
+    await books.put_pod(pod("u1", rv="1", labels={"app": "web"}))
+    before = await books.dump()
+
+    await books.put_pod(pod("u1", rv="2"))
+
+    assert await books.changes(before) == lines("""
+        pods u1 rv=2
+        facts u1 gone
+    """)
 
 
 async def test_put_pod_keeps_every_digit_of_large_numbers(books: Books) -> None:
@@ -230,7 +238,6 @@ async def test_put_pod_books_a_resize_in_place(books: Books) -> None:
     assert await books.changes(before) == lines("""
         nodes n1 sums=3000/100 version=3
         pods u1 rv=2 holds=3000/100
-        facts u1 blob
         changes n1 3
         meta version 3
         journal put_pod u1 n1->n1 bound 1000 100 1000 100 1000 100 0 0|bound 3000 100 3000 100
@@ -243,7 +250,7 @@ async def test_put_pod_without_a_node_never_touches_a_hold(books: Books) -> None
     await books.reserve(pod("u1", rv="1"))
     before = await books.dump()
 
-    answer = await books.put_pod(pod("u1", rv="2", cpu=3000))
+    answer = await books.put_pod(pod("u1", rv="2", cpu=3000, labels={"app": "web"}))
 
     assert answer is Fact.KNOWN
     assert await books.changes(before) == "facts u1 blob"
@@ -259,7 +266,6 @@ async def test_put_pod_with_a_node_makes_a_hold_bound(books: Books) -> None:
     assert answer is Fact.BOOKED
     assert await books.changes(before) == lines("""
         pods u1 stage=bound rv=2 deadline=0
-        facts u1 blob
         deadlines u1 gone
         journal put_pod u1 n1->n1 binding 1000 100 1000 100 1000 100 0 0|bound 1000 100 1000 100
           1000 100 0 0 @ 1000 100 4000 800
@@ -311,7 +317,6 @@ async def test_put_pod_books_the_end_of_a_pod(books: Books) -> None:
         nodes n1 sums=0/0 pods=0 version=3
         pods u1 gone
         names default/u1 gone
-        facts u1 gone
         changes n1 3
         gone u1 now
         meta pods 0
@@ -369,7 +374,7 @@ async def test_put_pod_books_nothing_for_a_pod_that_is_gone(books: Books) -> Non
 
 async def test_put_pod_takes_a_newer_pod_of_a_name_for_the_end_of_the_older(books: Books) -> None:
     await books.put_node("n1")
-    await books.put_pod(pod("old", name="web", rv="1", node="n1"))
+    await books.put_pod(pod("old", name="web", rv="1", node="n1", labels={"app": "web"}))
     before = await books.dump()
 
     answer = await books.put_pod(pod("new", name="web", rv="2"))
@@ -380,7 +385,6 @@ async def test_put_pod_takes_a_newer_pod_of_a_name_for_the_end_of_the_older(book
         pods new name=default/web rv=2 holds=1000/100
         pods old gone
         names default/web new
-        facts new blob
         facts old gone
         changes n1 3
         gone old now
@@ -499,7 +503,6 @@ async def test_put_pod_charges_a_permit_by_the_newest_discount(books: Books) -> 
     assert await books.changes(before) == lines("""
         nodes n1 reserved=1500/300 version=4
         pods v1 rv=2 charge=1500/300 over=2000/1000
-        facts v1 blob
         changes n1 4
         meta version 4
         journal put_pod v1 n1->n1 bound 3000 300 3000 300 3000 300 0 0|bound 3000 300 1500 300
@@ -575,10 +578,13 @@ async def test_put_pod_adds_what_is_missing_as_read_by_any_replica(books: Books)
 async def test_put_pod_never_changes_the_leaders_row_for_another_replica(books: Books) -> None:
     await books.put_node("n1")
     await books.put_pod(pod("u1", rv="1", node="n1"))
+    labels = {"app": "web"}
     before = await books.dump()
 
-    answer = await books.put_pod(pod("u1", rv="2", node="n2", cpu=2000), additive=True)
-    finished = await books.put_pod(pod("u1", rv="2", node="n1", finished=True), additive=True)
+    moved = pod("u1", rv="2", node="n2", cpu=2000, labels=labels)
+    answer = await books.put_pod(moved, additive=True)
+    ended = pod("u1", rv="2", node="n1", finished=True, labels=labels)
+    finished = await books.put_pod(ended, additive=True)
 
     assert (answer, finished) == (Fact.KNOWN, Fact.KNOWN)
     assert await books.changes(before) == "facts u1 blob"

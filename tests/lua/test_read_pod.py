@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from autoscale_enforcer.ledger.facts import pack_fact
+from autoscale_enforcer.ledger.kept import pack_fact
 from autoscale_enforcer.model.ids import PodName, PodUid
 from tests.support.books import Books, pod
 

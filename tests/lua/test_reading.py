@@ -16,7 +16,7 @@ from tests.support.books import EPOCH, Books, pod
 
 async def test_read_books_tells_everything(books: Books) -> None:
     await books.put_node("n1")
-    await books.put_pod(pod("u1", node="n1"))
+    await books.put_pod(pod("u1", node="n1", labels={"app": "web"}))
     await books.reserve(pod("u2"))
     await books.delete_pod("u3")
     before = await books.dump()

@@ -15,7 +15,7 @@ async def release(books: Books, uid: str = "u1") -> Release:
 
 async def test_release_leftover_frees_what_a_pod_that_is_gone_held(books: Books) -> None:
     await books.put_node("n1")
-    await books.put_pod(pod("u1", node="n1"))
+    await books.put_pod(pod("u1", node="n1", labels={"app": "web"}))
     before = await books.dump()
 
     answer = await release(books)

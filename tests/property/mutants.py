@@ -20,7 +20,7 @@ WRITES = (
 )
 WRITERS = (
     *("count_pod", "take_off", "put_on", "save_nodes", "save_pod", "journal_pod", "journal_node"),
-    *("drop_pod", "drop_replaced", "release_pod", "set_charges", "set_amounts"),
+    *("drop_pod", "drop_replaced", "release_pod", "set_charges", "set_amounts", "keep_blob"),
 )
 """Includes that write, or change the sums and amounts that are written."""
 

@@ -225,7 +225,7 @@ class Books:
         row = self.pods.get(uid)
         if token == ADDITIVE and row and not adds(said, row, finished=finished):
             if not newer(row.rv, said.rv):
-                self.blobs[uid] = blob
+                self._keep(uid, blob)
             return Fact.KNOWN
         new = merged(row, said)
         rival = self._rival(uid, said)
@@ -236,7 +236,7 @@ class Books:
             self._drop(uid, now)
             self._drop_deserted()
             return Fact.RELEASED
-        self.blobs[uid] = blob
+        self._keep(uid, blob)
         return self._take_in(uid, after_fact(new, row, approved), deleting=deleting)
 
     def delete_pod(self, uid: PodUid, *, token: str, now: int) -> Fact:
@@ -348,6 +348,12 @@ class Books:
         if row.holds:
             self.nodes.setdefault(NodeName(row.node), UNDESCRIBED)
         self._drop_deserted()
+
+    def _keep(self, uid: PodUid, blob: bytes) -> None:
+        """This beside the row, and nothing else."""
+        self.blobs.pop(uid, None)
+        if blob:
+            self.blobs[uid] = blob
 
     def _drop(self, uid: PodUid | None, now: int) -> None:
         """Out of the books for good, and remembered as gone."""

@@ -26,7 +26,7 @@ from autoscale_enforcer.api.one_at_a_time import OneAtATime
 from autoscale_enforcer.api.order_desk import OrderDesk, freeze_document
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import LedgerUnavailable
-from autoscale_enforcer.ledger.facts import unpack_fact
+from autoscale_enforcer.ledger.kept import unpack_fact
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.ledger.reading import find_breaches

@@ -23,7 +23,7 @@ from autoscale_enforcer.cluster.learner import PodLearner
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import LimitSettings
 from autoscale_enforcer.errors import LedgerUnavailable, WireError
-from autoscale_enforcer.ledger.facts import unpack_fact
+from autoscale_enforcer.ledger.kept import unpack_fact
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Permit, PermitAnswer
 from autoscale_enforcer.model.facts import PodFact

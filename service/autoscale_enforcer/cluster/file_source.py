@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from autoscale_enforcer.cluster.source import Bound
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
-from autoscale_enforcer.ledger.facts import unpack_fact
+from autoscale_enforcer.ledger.kept import unpack_fact
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid

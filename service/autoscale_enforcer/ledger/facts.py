@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgpack
-import msgspec
-
 from autoscale_enforcer.ledger.calls import Calls, Context, Leadership, pack
-from autoscale_enforcer.ledger.outcomes import Fact, KnownPod, Recount
+from autoscale_enforcer.ledger.kept import pack_fact
+from autoscale_enforcer.ledger.outcomes import Fact, Recount
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import NOTHING, Resources
@@ -109,18 +107,3 @@ class Facts(Calls):
             uids=" ".join(uids),
         )
         return Recount(word)
-
-
-def pack_fact(fact: PodFact) -> bytes:
-    """What is kept beside a pod's row: the fact itself, for people and for agents' slots."""
-    return pack(msgspec.to_builtins(fact))
-
-
-def unpack_fact(known: KnownPod | None) -> PodFact | None:
-    """The fact that was kept beside the row; None where there was none, or none of ours."""
-    if known is None or not known.blob:
-        return None
-    try:
-        return msgspec.convert(msgpack.unpackb(known.blob), PodFact)
-    except (msgspec.ValidationError, ValueError):
-        return None  # written by another release
