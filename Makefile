@@ -39,10 +39,10 @@ test-long: .venv/dev.stamp  ## The tests that take minutes or need Debian's redi
 	$(call need_debian_package,faketime,faketime)
 	$(PYTEST) -m "long and not e2e"
 
-chaos: .venv/dev.stamp  ## A campaign of faults, and the table of what it found (SEED=1 MINUTES=45)
+chaos: .venv/dev.stamp  ## A campaign of faults, and the table of what it found (SEED=1 MINUTES=45 SAVE=file)
 	$(call need_debian_package,redis-server,redis-server)
 	$(call need_debian_package,faketime,faketime)
-	$(BIN)/python -m tests.fault.chaos --seed $(SEED) --minutes $(MINUTES)
+	$(BIN)/python -m tests.fault.chaos --seed $(SEED) --minutes $(MINUTES) $(if $(SAVE),--save $(SAVE))
 
 chaos-short: MINUTES = 5
 chaos-short: chaos  ## The same for five minutes, each kind of fault at least once
