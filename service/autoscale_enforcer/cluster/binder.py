@@ -8,8 +8,9 @@ any number of replicas; a caller that goes away changes nothing.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from autoscale_enforcer.cluster.source import Bound, ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
@@ -49,8 +50,19 @@ class Refusal:
 class Binder:
     """Binds pods of one cluster through one ledger."""
 
-    def __init__(self, ledger: Ledger, source: ClusterSource, config: LiveConfig) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        source: ClusterSource,
+        config: LiveConfig,
+        *,
+        hears_of_pods: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`hears_of_pods`: what the cluster says of a pod is booked in a moment, by this process;
+        a Binding that was done is not booked twice then.
+        """
         self._ledger, self._source, self._config = ledger, source, config
+        self._hears_of_pods = hears_of_pods
 
     async def bind(self, order: BindOrder, *, said: PodRow | None) -> Refusal | None:
         """Bind the pod; None: it is bound to that node, now or already.
@@ -109,7 +121,9 @@ class Binder:
     ) -> Refusal | None:
         bound = await self._post(order, answer.resource_version or (said.rv if said else ""))
         if bound is Bound.CREATED:
-            await self._confirm(order, order.node, said)
+            # Else the watch has it confirmed; what it fails to tell the sweep or a compare finds.
+            if not self._hears_of_pods():
+                await self._confirm(order, order.node, said)
             return None
         fact = await self._source.read_pod(order.name)
         if bound is Bound.OTHER_VERSION and may_send_again and fact and self._is_open(order, fact):
@@ -128,22 +142,28 @@ class Binder:
                 order.uid, order.name, node=order.node, resource_version=resource_version
             )
         )
-        look = asyncio.ensure_future(self._look_later(order))
         try:
-            await asyncio.wait({post, look}, return_when=asyncio.FIRST_COMPLETED)
-            if not post.done() and look.result():
+            await asyncio.wait({post}, timeout=PATIENCE)
+            if not post.done() and await self._is_bound_before(post, order):
                 return Bound.CREATED
             return await post
         except ClusterUnavailable:
             return Bound.UNCLEAR
         finally:
-            for task in (post, look):
-                task.cancel()
-            await asyncio.gather(post, look, return_exceptions=True)
+            await _end(post)
 
-    async def _look_later(self, order: BindOrder) -> bool:
-        """After a while: whether the pod is bound as ordered, as far as can be told."""
-        await asyncio.sleep(PATIENCE)
+    async def _is_bound_before(self, post: asyncio.Future[Bound], order: BindOrder) -> bool:
+        """A look at the pod finds it bound as ordered before the Binding is answered."""
+        look = asyncio.ensure_future(self._is_bound(order))
+        try:
+            both: set[asyncio.Future[Any]] = {post, look}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            return not post.done() and look.result()
+        finally:
+            await _end(look)
+
+    async def _is_bound(self, order: BindOrder) -> bool:
+        """The pod is bound as ordered, as far as can be told."""
         try:
             fact = await self._source.read_pod(order.name)
         except ClusterUnavailable:
@@ -190,3 +210,10 @@ class Binder:
 
     def _is_ignored(self, name: PodName) -> bool:
         return name.partition("/")[0] in self._config.current.ignored_namespaces
+
+
+async def _end(task: asyncio.Future[Any]) -> None:
+    """Cancel it, unless it has ended, and wait for that."""
+    if not task.done():
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -160,3 +160,31 @@ async def test_drained_waits_for_what_is_under_way(
     await pump.drained()  # nothing waits
 
     assert not running.done()
+
+
+async def test_a_fact_that_may_wait_goes_with_the_next_that_may_not(
+    pump: FactPump, heard: Heard, running: asyncio.Task[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pumping, "WAITS_FOR_OTHERS", 3600)
+    pump.put("a", heard.fact("a"), may_wait=True)
+    await asyncio.sleep(0.01)
+    alone = list(heard.words)
+
+    pump.put("b", heard.fact("b"))
+    await pump.drained()
+
+    assert (alone, heard.words) == ([], ["a", "b"])
+
+
+async def test_facts_that_may_wait_go_together_in_a_moment(
+    pump: FactPump, heard: Heard, running: asyncio.Task[None]
+) -> None:
+    for _ in range(2):
+        heard.most_at_once = 0
+        for word in ("a", "b", "c"):
+            pump.put(word, heard.fact(word), may_wait=True)
+            await asyncio.sleep(0.001)
+
+        await pump.drained()
+
+        assert heard.most_at_once == 3

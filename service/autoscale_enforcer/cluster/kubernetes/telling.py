@@ -35,7 +35,10 @@ class Telling:
     def put_pod(self, fact: PodFact) -> None:
         """Tell the ledger of a pod."""
         self.wait_for_room(fact)
-        self.pump.put(("pod", fact.uid), partial(self._put_pod, fact, self._context))
+        # Of a pod that we have bound it says nothing that the ledger does not count already.
+        is_on_node = fact.node is not None and not (fact.finished or fact.deleting)
+        put = partial(self._put_pod, fact, self._context)
+        self.pump.put(("pod", fact.uid), put, may_wait=is_on_node)
 
     def mend_pod(self, fact: PodFact, *, is_news: bool) -> None:
         """Tell the ledger of a pod that it has other than it is."""
