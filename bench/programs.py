@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.kubeconfig import kubeconfig_of
+from tests.support.ports import free_port
 from tests.support.process import Process
-from tests.support.servers import Kind, Server, free_port
+from tests.support.servers import Kind, Server
 
 from bench.cluster import Size
 

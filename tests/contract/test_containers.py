@@ -30,7 +30,8 @@ from tests.support.containers import (
     outside_environment,
     outside_proxy,
 )
-from tests.support.servers import Kind, free_port
+from tests.support.ports import free_port
+from tests.support.servers import Kind
 
 ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "deploy" / "sample" / "names.jsonl"
@@ -175,7 +176,6 @@ def mistakes() -> Iterator[Any]:
 MISTAKES = list(mistakes())
 
 
-@pytest.mark.timeout(60)
 def test_image_answers_with_the_environment_of_the_compose_file(start_server: StartServer) -> None:
     stack = Stack(ROOT)
 
@@ -185,7 +185,6 @@ def test_image_answers_with_the_environment_of_the_compose_file(start_server: St
     assert found == []
 
 
-@pytest.mark.timeout(60)
 def test_replica_ends_in_order_when_compose_stops_it(start_server: StartServer) -> None:
     with replica(Stack(ROOT), start_server) as (_, running):
         running.terminate()
@@ -244,7 +243,6 @@ def test_mistyped_variable_port_host_or_path_is_found(
         ("Dockerfile", 'CMD ["serve"]', 'CMD ["sevre"]'),
     ],
 )
-@pytest.mark.timeout(60)
 def test_mistake_keeps_the_image_from_working(
     start_server: StartServer, tmp_path: Path, file: str, old: str, new: str
 ) -> None:
@@ -281,7 +279,6 @@ def test_image_that_could_not_be_built_or_trusted_is_found(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(60)
 def test_haproxy_reads_its_config_and_reaches_each_door(
     start_server: StartServer, tmp_path: Path
 ) -> None:

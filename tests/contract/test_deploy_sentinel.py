@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,8 +12,10 @@ import pytest
 import redis
 
 from tests.support.manifests import DEPLOY, REDIS, SENTINEL
+from tests.support.ports import free_port
 from tests.support.process import Process
-from tests.support.servers import binary, free_port
+from tests.support.servers import binary
+from tests.support.waiting import until
 
 SCRIPTS = DEPLOY / "overlays" / "sentinel"
 NETWORKS = itertools.count(10)
@@ -112,12 +113,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         until(made.is_whole)
         until(lambda: made.ask(REDIS, 0, "SET", "k", "first") is True)  # a replica is connected
         yield made
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; pytest's time limit ends the wait."""
-    while not condition():
-        time.sleep(0.1)
 
 
 @pytest.mark.long

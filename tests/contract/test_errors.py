@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,14 +11,13 @@ import pytest
 
 import autoscale_enforcer
 from autoscale_enforcer.errors import LedgerUnavailable
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.reading import read_books
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import said_row
 from tests.conftest import StartServer
-from tests.support.books import SETTINGS, Books, pod
+from tests.support.books import Books, pod, settings_at
 from tests.support.servers import Server, async_client
 
 PACKAGE = Path(autoscale_enforcer.__file__).parent
@@ -84,7 +82,7 @@ async def ledger(server: Server) -> AsyncIterator[Ledger]:
     await books.put_node("n1")
     await books.ledger.close()
     await books.raw.aclose()
-    ledger = Ledger.open(replace(SETTINGS, connection=ConnectionSettings(url=server.tcp_url)))
+    ledger = Ledger.open(settings_at(server.tcp_url))
     yield ledger
     await ledger.close()
 
@@ -152,9 +150,7 @@ async def test_user_without_the_rights(
 
 
 async def test_server_that_is_no_redis(ask: Ask, tmp_path: Path) -> None:
-    ledger = Ledger.open(
-        replace(SETTINGS, connection=ConnectionSettings(url=f"unix://{tmp_path}/none"))
-    )
+    ledger = Ledger.open(settings_at(f"unix://{tmp_path}/none"))
 
     assert await fails(ledger, ask)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from redis.crc import key_slot
 
 from autoscale_enforcer.ledger.calls import Leadership
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import BESIDE, BOOKS, Keys
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Confirm, Lead, Permit, Release, Reserve
@@ -22,7 +20,7 @@ from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import said_row
 from tests.conftest import StartServer
-from tests.support.books import SETTINGS, pod, vm
+from tests.support.books import pod, settings_at, vm
 from tests.support.servers import Server
 
 N1 = NodeName("n1")
@@ -76,7 +74,7 @@ def one_node_cluster(start_server: StartServer) -> Server:
 @pytest.fixture
 async def ledger(one_node_cluster: Server) -> AsyncIterator[Ledger]:
     url = one_node_cluster.tcp_url.replace("redis://", "redis+cluster://").removesuffix("/0")
-    ledger = Ledger.open(replace(SETTINGS, connection=ConnectionSettings(url=url)))
+    ledger = Ledger.open(settings_at(url))
     yield ledger
     await ledger.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 import tomllib
 import zipfile
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 
 from tests.conftest import ClientOf, StartServer
 from tests.support.servers import ALL_KINDS, AnyKind, Kind, Server
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ["runtime", "run", "dev"]
@@ -50,13 +50,6 @@ def is_running(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; pytest's time limit ends the wait."""
-    while not condition():
-        time.sleep(0.01)
-
-
-@pytest.mark.timeout(60)
 def test_wheel_holds_every_module_and_script(tmp_path: Path) -> None:
     build = "import hatchling.build as build, sys; build.build_wheel(sys.argv[1])"
 

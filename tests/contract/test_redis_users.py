@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +15,6 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from autoscale_enforcer.ledger.calls import Leadership
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.ledger import Ledger
@@ -29,9 +27,10 @@ from autoscale_enforcer.model.facts import NodeFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import said_row
-from tests.support.books import SETTINGS, pod, vm
+from tests.support.books import SETTINGS, pod, settings_at, vm
 from tests.support.manifests import DEPLOY
 from tests.support.servers import Kind, SentinelServer, Server
+from tests.support.waiting import until
 
 SERVICE, REPLICA, SENTINEL = "autoscale-enforcer", "replica", "sentinel"
 N1 = NodeName("n1")
@@ -100,8 +99,9 @@ def scripts_run(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 async def ledger(server: Server) -> AsyncIterator[Ledger]:
     """Of the service's user, in another database than the first."""
     url = server.tcp_url.replace("redis://", f"redis://{SERVICE}@").removesuffix("/0") + "/1"
-    connection = ConnectionSettings(url=url, password=lambda: f"{SERVICE}-secret")
-    ledger = Ledger.open(replace(SETTINGS, connection=connection))
+    settings = settings_at(url)
+    connection = replace(settings.connection, password=lambda: f"{SERVICE}-secret")
+    ledger = Ledger.open(replace(settings, connection=connection))
     yield ledger
     await ledger.close()
 
@@ -265,24 +265,18 @@ def as_test(server: Server) -> redis.Redis:
     )
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; pytest's time limit ends the wait."""
-    while not condition():
-        time.sleep(0.01)
-
-
-@pytest.mark.timeout(60)
 async def test_failover_works_with_these_users(
     group: tuple[Server, Server, SentinelServer],
 ) -> None:
     primary, replica, sentinel = group
-    connection = ConnectionSettings(
+    connection = replace(
+        SETTINGS.connection,
         url=f"redis+sentinel://{SERVICE}@127.0.0.1:{sentinel.port}/main",
         password=lambda: f"{SERVICE}-secret",
         sentinel_user=SERVICE,
         sentinel_password=lambda: f"{SERVICE}-secret",
     )
-    waiting = Waiting(durability=Durability.REPLICA)
+    waiting = Waiting(durability=Durability.REPLICA, timeout=timedelta(seconds=10))
     ledger = Ledger.open(replace(SETTINGS, connection=connection, waiting=waiting))
     with as_test(sentinel) as client:
         until(lambda: client.sentinel_master("main")["num-slaves"] == 1)

@@ -9,21 +9,20 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.waiting import until
+
 ROOT = Path(__file__).parents[2]
 TRAFFIC = ROOT / "tests" / "data" / "traffic"
 ITSELF = (sys.executable, "-m", "autoscale_enforcer.cli.main")
 FREE_PORTS = ("--extender-port", "0", "--agent-port", "0", "--admin-port", "0")
-
-pytestmark = pytest.mark.timeout(60)
 
 
 class Dev:
@@ -98,12 +97,6 @@ def dev() -> Iterator[Dev]:
             with dev.process:
                 dev.process.kill()
         until(lambda: not dev.left())
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; pytest's time limit ends the wait."""
-    while not condition():
-        time.sleep(0.01)
 
 
 def replica_at(port: int) -> str:

@@ -48,7 +48,9 @@ async def ledger(group: RedisGroup) -> AsyncIterator[Ledger]:
     hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in group.sentinels)
     connection = ConnectionSettings(url=f"redis+sentinel://{hosts}/{NAME}")
     waiting = Waiting(durability=Durability.REPLICA)
-    ledger = Ledger.open(replace(SETTINGS, connection=connection, waiting=waiting))
+    ledger = Ledger.open(
+        replace(SETTINGS, connection=connection, waiting=waiting, call_budget=timedelta(seconds=2))
+    )
     await ledger.take_lease(holder="us", token=LEADER.token, lifetime=timedelta(hours=1))
     building = await ledger.begin_build(LEADER)
     assert building is not None

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from autoscale_enforcer.errors import LedgerUnavailable
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.reading import find_breaches
 from tests.conftest import ClientOf
-from tests.support.books import SETTINGS, Books, pod, vm
+from tests.support.books import Books, pod, settings_at, vm
 from tests.support.proxy import Proxy
 from tests.support.servers import Server
 
@@ -65,7 +63,7 @@ async def books(client_of: ClientOf, proxy: Proxy) -> AsyncIterator[Books]:
     await books.begin_bind(pod("binding"), stamp=10)
     await books.put_pod(pod("vm", node="n1", vm=vm()))
     await books.ledger.close()
-    books.ledger = Ledger.open(replace(SETTINGS, connection=ConnectionSettings(url=proxy.url)))
+    books.ledger = Ledger.open(settings_at(proxy.url))
     await books.ledger.look()
     yield books
     assert await find_breaches(books.ledger) == []

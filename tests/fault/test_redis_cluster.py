@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +14,6 @@ from redis.crc import key_slot
 
 from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.calls import Leadership
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger
@@ -25,14 +23,13 @@ from autoscale_enforcer.model.facts import NodeFact
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import said_row
-from tests.support.books import SETTINGS, pod
+from tests.support.books import pod, settings_at
 from tests.support.servers import Kind, Server
+from tests.support.waiting import until
 
 N1 = NodeName("n1")
 SLOT = key_slot(Keys("t").key("nodes").encode())
 LEADER = Leadership("token")
-
-pytestmark = pytest.mark.timeout(60)
 
 
 class ClusterNode(Server):
@@ -60,12 +57,6 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; pytest's time limit ends the wait."""
-    while not condition():
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def cluster(kind: Kind) -> Iterator[list[ClusterNode]]:
     """Three servers with a third of the slots each, and a replica of the one that has ours.
@@ -83,7 +74,7 @@ def cluster(kind: Kind) -> Iterator[list[ClusterNode]]:
         for node, (first, last) in zip(nodes, bounds, strict=False):
             node.ask("CLUSTER", "ADDSLOTSRANGE", first, last)
         for node in nodes[1:]:
-            nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port)
+            nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus_port)
         for node in nodes:
             until(lambda node=node: "cluster_known_nodes:4" in node.info())  # type: ignore[misc]
             until(lambda node=node: "cluster_state:ok" in node.info())  # type: ignore[misc]
@@ -110,9 +101,8 @@ def knows(node: ClusterNode, *, replica: ClusterNode, of: ClusterNode) -> bool:
 async def ledger(cluster: list[ClusterNode]) -> AsyncIterator[Ledger]:
     """Books with node n1, found through a server that has another slot."""
     url = f"redis+cluster://127.0.0.1:{cluster[1].port},127.0.0.1:{cluster[2].port}"
-    waiting = Waiting(durability=Durability.REPLICA)
-    connection = ConnectionSettings(url=url)
-    ledger = Ledger.open(replace(SETTINGS, connection=connection, waiting=waiting))
+    waiting = Waiting(durability=Durability.REPLICA, timeout=timedelta(seconds=10))
+    ledger = Ledger.open(settings_at(url, waiting=waiting))
     await ledger.take_lease(holder="us", token=LEADER.token, lifetime=timedelta(hours=1))
     building = await ledger.begin_build(LEADER)
     assert building is not None

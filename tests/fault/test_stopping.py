@@ -32,7 +32,7 @@ from tests.support.live import with_config
 from tests.support.servers import Server, async_client
 from tests.support.serving import Served, serving
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.long
 
 SAMPLE = Path(__file__).parents[2] / "deploy" / "sample" / "cluster.json"
 GONE_WITHIN = 10.0

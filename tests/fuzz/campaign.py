@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoscale_enforcer.ledger.calls import LedgerSettings
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.reading import find_breaches
 from tests.fuzz.caller import Caller, Found
 from tests.fuzz.requests import DOORS, TOKEN, TRAFFIC, Requests, Sent
+from tests.support.books import settings_at
 from tests.support.servers import Server
 from tests.support.serving import Served, serving
 
@@ -83,7 +82,7 @@ def memory_of(replica: Served) -> int:
 
 
 async def _breaches(url: str) -> list[Any]:
-    ledger = Ledger.open(LedgerSettings(connection=ConnectionSettings(url=url)))
+    ledger = Ledger.open(settings_at(url, cluster="default"))
     try:
         await ledger.look()
         return await find_breaches(ledger)

@@ -19,7 +19,6 @@ SEEDS = st.integers(0, 1 << 32)
 FEW = settings(max_examples=60)
 
 
-@pytest.mark.timeout(60)
 @FEW
 @given(SEEDS, st.integers(0, 4))
 def test_what_the_model_answered_is_accepted(seed: int, overlap: int) -> None:

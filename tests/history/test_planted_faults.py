@@ -40,8 +40,6 @@ CLIENTS = 24
 SETTLE = timedelta(seconds=20)
 """Longer than the test: only what agents say ends the wait for them."""
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(params=["valkey", pytest.param("redis", marks=pytest.mark.long)])
 def kind(request: pytest.FixtureRequest) -> Kind:

@@ -20,7 +20,6 @@ from tests.history.workload import Targets, run
 from tests.support.servers import Server
 
 
-@pytest.mark.timeout(60)
 async def test_clients_do_everything_and_a_healthy_service_explains_each_answer(
     valkey_server: Server, tmp_path: Path
 ) -> None:

@@ -13,8 +13,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from autoscale_enforcer.ledger.calls import LedgerSettings
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.journal import JournalEntry
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.reading import read_books
@@ -23,6 +21,7 @@ from autoscale_enforcer.model.ids import PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.objects.quantity import cpu_milli, mem_bytes
 from tests.reference.history import replay
+from tests.support.books import settings_at
 from tests.support.servers import Server, async_client
 from tests.support.serving import Served, serving
 
@@ -206,7 +205,7 @@ class Client:
 
 async def race(server: Server, folder: Path, *, calls: int) -> None:
     flags = ("--hold-lifetime=10m", "--settle-after=0s", "--journal-length=1000000")
-    ledger = Ledger.open(LedgerSettings(connection=ConnectionSettings(url=server.url)))
+    ledger = Ledger.open(settings_at(server.url, cluster="default"))
     async with serving(server.url, f"file:{cluster_file(folder)}", *flags) as replicas:
         start = await read_books(ledger)
         timeout = aiohttp.ClientTimeout(total=30)
@@ -246,7 +245,6 @@ async def journal(server: Server) -> list[JournalEntry]:
     ]
 
 
-@pytest.mark.timeout(60)
 async def test_replicas_never_grant_a_node_twice(valkey_server: Server, tmp_path: Path) -> None:
     await race(valkey_server, tmp_path, calls=2_000)
 

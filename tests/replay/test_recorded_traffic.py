@@ -15,8 +15,6 @@ TRAFFIC = Path(__file__).parents[1] / "data" / "traffic"
 ITSELF = (sys.executable, "-m", "autoscale_enforcer.cli.main")
 EXPECTED: dict[str, dict[str, dict[str, int]]] = json.loads((TRAFFIC / "expected.json").read_text())
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*ITSELF, *arguments], capture_output=True, text=True, check=False)

@@ -268,7 +268,6 @@ def serving(*options: str, **environment: str) -> Iterator[subprocess.Popen[str]
             process.kill()
 
 
-@pytest.mark.timeout(30)
 def test_serve_says_when_it_answers_and_where_and_ends_in_order(redis_url: str) -> None:
     options = ("--cluster", f"file:{CLUSTER}", "--own-ports", "0,0,0", "--replica-name", "me")
 
@@ -336,7 +335,6 @@ def built(raw_client: redis.asyncio.Redis, redis_url: str) -> str:
     return redis_url
 
 
-@pytest.mark.timeout(30)
 async def test_export_and_import_bring_the_books_to_another_place(
     built: str, raw_client: redis.asyncio.Redis, tmp_path: Path
 ) -> None:
@@ -362,7 +360,6 @@ async def test_export_and_import_bring_the_books_to_another_place(
         assert await raw_client.hgetall(here) == await raw_client.hgetall(other)
 
 
-@pytest.mark.timeout(30)
 async def test_import_while_a_replica_leads_is_refused(built: str, tmp_path: Path) -> None:
     file = tmp_path / "books"
     await run_beside("export", file, "--redis-url", built)
@@ -397,7 +394,6 @@ def test_export_where_there_are_no_books_ends_with_4_and_writes_nothing(
     assert not (tmp_path / "books").exists()
 
 
-@pytest.mark.timeout(30)
 async def test_export_to_where_nothing_can_be_written_ends_with_2(
     built: str, tmp_path: Path
 ) -> None:
@@ -407,7 +403,6 @@ async def test_export_to_where_nothing_can_be_written_ends_with_2(
     assert "books: cannot be written: No such file or directory" in result.stderr
 
 
-@pytest.mark.timeout(30)
 async def test_export_to_stdout_is_the_file_alone(built: str) -> None:
     result = await run_beside("export", "-", "--redis-url", built)
 

@@ -198,7 +198,6 @@ def connections() -> list[Connection]:
     return [one for one in gc.get_objects() if type(one) is Connection]
 
 
-@pytest.mark.timeout(60)
 async def test_a_connection_that_has_ended_is_freed_at_once(open_port: OpenPort) -> None:
     """It referred to itself in a circle, and with TLS each held 30 KiB until a late collection."""
     others = connections()  # of other tests

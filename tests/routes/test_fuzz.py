@@ -17,8 +17,6 @@ from tests.routes.conftest import StartReplica
 from tests.support.cluster_double import ClusterDouble, Json, pod_json, runs_vm, vm_resources
 from tests.support.replica import UNIT, Door, Replica, Reply, bind_args
 
-pytestmark = pytest.mark.timeout(60)
-
 EXAMPLES = settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WRITING = {"bind", "reserve", "unreserve", "agent"}
 """What may change the ledger, where it is answered 200."""

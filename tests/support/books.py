@@ -51,7 +51,9 @@ Flavour = Literal["valkey", "prelude", "fakeredis", "redis"]
 CLUSTER = "t"
 EPOCH, TOKEN = "epoch1", "token1"
 SETTINGS = LedgerSettings(
-    connection=ConnectionSettings(url="unix:///not-used"),
+    # So long may a busy machine keep a server from answering.
+    connection=ConnectionSettings(url="unix:///not-used", socket_timeout=20),
+    call_budget=timedelta(seconds=50),
     cluster=CLUSTER,
     hold_lifetime=timedelta(minutes=30),
     settle_after=timedelta(0),
@@ -62,6 +64,11 @@ _ALIKE = {"holds": ("amount", "charge", "asked"), "sums": ("reserved", "committe
 _A_MOMENT_MS = 30_000
 
 Dump = dict[str, Any]
+
+
+def settings_at(url: str, **more: Any) -> LedgerSettings:
+    """`SETTINGS` for the server of that address; `more` are other words of them."""
+    return replace(SETTINGS, connection=replace(SETTINGS.connection, url=url), **more)
 
 
 @dataclass(frozen=True, slots=True)

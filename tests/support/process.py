@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import functools
 import os
 import signal
-import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
-
-from tests.support.servers import WATCHDOG
 
 START_SECONDS = 60.0
 """kube-apiserver needs 3 s on two idle cores, and several times that on busy ones."""
 
 STOP_SECONDS = 20.0
+
+# Ends the program when the write end of its stdin is closed, however we died; SIGKILL included.
+WATCHDOG = 'read -r _; kill -KILL "$1"; rm -rf "$2"'
 
 RUNNING: dict[int, Process] = {}
 """By pid; a failing test shows what they wrote."""
@@ -46,6 +41,7 @@ class Process:
         self.folder = folder
         self.is_ready = is_ready
         self.name = Path(command[0]).name
+        """Of its log, too."""
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
 
@@ -105,7 +101,7 @@ class Process:
         while self._process and self._process.poll() is None and time.monotonic() < end:
             if self.is_ready():
                 return
-            time.sleep(0.05)
+            time.sleep(0.01)
         self.kill()
         raise RuntimeError(f"{self.name} did not get ready:\n{self.log(10_000)}")
 
@@ -125,34 +121,3 @@ class Process:
                 self._process.wait()
             RUNNING.pop(self._process.pid, None)
             self._process = None
-
-
-def stable_port() -> int:
-    """A loopback port for a server that will be gone for a while: below those that the kernel gives
-    to outgoing connections, one of which might take it meanwhile. Never the same twice, always
-    five digits, and no other test process is given it.
-    """
-    for port in _own_ports():
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("this process has used up its ports")
-
-
-@functools.cache
-def _own_ports() -> Iterator[int]:
-    """A thousand that are this process's for as long as it lives."""
-    for start in range(12_000, 32_000, 1000):
-        file = (Path(tempfile.gettempdir()) / f"ae-ports-{start}").open("w")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            continue
-        _LOCKS.append(file)
-        return iter(range(start, start + 1000))
-    raise RuntimeError("twenty other processes have all ports")
-
-
-_LOCKS: list[IO[str]] = []
-"""Kept open, so kept."""

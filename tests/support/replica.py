@@ -64,7 +64,7 @@ class Kind:
     limits: LimitSettings = field(default_factory=LimitSettings)
     hold_lifetime: timedelta = timedelta(seconds=30)
     settle_after: timedelta = timedelta(0)
-    call_budget: timedelta = timedelta(seconds=2)
+    call_budget: timedelta = timedelta(seconds=50)  # a busy machine may keep Redis from running
     renew_every: timedelta = timedelta(seconds=1.5)
     admin_token_file: Path | None = None
 
@@ -346,7 +346,7 @@ async def _open(stack: AsyncExitStack, app: web.Application, kind: Kind) -> int:
 
 def _ledger_settings(url: str, kind: Kind) -> LedgerSettings:
     return LedgerSettings(
-        connection=ConnectionSettings(url=url, socket_timeout=0.5, max_connections=8),
+        connection=ConnectionSettings(url=url, socket_timeout=20, max_connections=8),
         hold_lifetime=kind.hold_lifetime,
         settle_after=kind.settle_after,
         call_budget=kind.call_budget,

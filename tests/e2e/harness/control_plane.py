@@ -15,8 +15,8 @@ from typing import Any, Self
 
 from tests.e2e.harness.api import Api
 from tests.e2e.harness.binaries import Binaries
+from tests.support.ports import free_port
 from tests.support.process import Process
-from tests.support.servers import free_port
 
 SCHEDULER_NAME = "autoscale-scheduler"
 

@@ -19,8 +19,9 @@ from tests.e2e.harness.control_plane import SCHEDULER_NAME, answers
 from tests.e2e.harness.kubelet import running_status
 from tests.e2e.harness.objects import node, pod
 from tests.support.manifests import ENFORCER, NAMESPACE, read, scheduler_config
+from tests.support.ports import free_port
 from tests.support.process import Process
-from tests.support.servers import Server, free_port
+from tests.support.servers import Server
 
 HOST = "127.0.0.1"
 RIGHTS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}

@@ -15,7 +15,8 @@ from typing import Self
 
 from tests.fault.kit.link import HOST, Link, Rewrite
 from tests.fault.kit.redis_group import NAME, RedisGroup
-from tests.support.process import Process, stable_port
+from tests.support.ports import free_port
+from tests.support.process import Process
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Serving:
         rewrite = _naming({port: link.port for port, link in self.redis_links.items()})
         self.sentinel_links = [Link(each.port, rewrite=rewrite) for each in group.sentinels]
         self.api_link = Link(api_port)
-        self._ports = [stable_port() for _ in range(3)]
+        self._ports = [free_port() for _ in range(3)]
         self._folder = Path(tempfile.mkdtemp(prefix="ae-chaos-"))
         self._stack = AsyncExitStack()
         self.process = Process(self._command(program), folder=self._folder, is_ready=lambda: True)

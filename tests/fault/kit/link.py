@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from tests.support.process import stable_port
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 CHUNK = 1 << 16
@@ -50,7 +50,7 @@ class Link:
 
     def __init__(self, target: int, *, rewrite: Rewrite | None = None, seed: int = 0) -> None:
         self.target = target
-        self.port = stable_port()
+        self.port = free_port()
         self.delay = 0.0
         """Seconds that each piece waits, both ways."""
         self.drop_share = 0.0

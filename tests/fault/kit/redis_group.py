@@ -13,7 +13,7 @@ from typing import Any, Self
 import redis
 from typing_extensions import override
 
-from tests.support.process import stable_port
+from tests.support.ports import free_port
 from tests.support.servers import Server
 
 NAME = "main"
@@ -51,7 +51,7 @@ class Member(Server):
 
     def __init__(self, conf: str, *, is_sentinel: bool = False) -> None:
         super().__init__("redis")
-        self.port = stable_port()
+        self.port = free_port()
         self._conf, self._is_sentinel = conf, is_sentinel
 
     @override

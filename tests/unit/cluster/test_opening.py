@@ -23,10 +23,9 @@ from autoscale_enforcer.cluster.upkeep import ListUpkeep
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import KubernetesSettings, ReplicaSettings, Settings
 from autoscale_enforcer.errors import ConfigError
-from autoscale_enforcer.ledger.calls import LedgerSettings
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger
+from tests.support.books import settings_at
 from tests.support.fake_api.faults import Refuse
 from tests.support.fake_api.samples import node, pod
 from tests.support.fake_api.server import FakeApi
@@ -55,7 +54,7 @@ async def opened(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     monkeypatch.setattr(opening, "RETRY_AFTER", 0.01)
     monkeypatch.setattr(config_map, "WAIT_FOR_FIRST", 0.5)
     async with AsyncExitStack() as stack:
-        ledger = Ledger.open(LedgerSettings(connection=ConnectionSettings(url=redis_url)))
+        ledger = Ledger.open(settings_at(redis_url, cluster="default"))
         stack.push_async_callback(ledger.close)
         background = await stack.enter_async_context(Background())
 

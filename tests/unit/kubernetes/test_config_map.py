@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 import redis.asyncio
+from tests.support.books import settings_at
 from tests.support.fake_api.faults import Fault, Lines, Refuse
 from tests.support.fake_api.server import FakeApi
 from tests.support.reflecting import QUICK
@@ -21,8 +22,6 @@ from autoscale_enforcer.cluster.kubernetes.config_map import KEYS, NAME, ConfigM
 from autoscale_enforcer.cluster.kubernetes.transport import ApiSettings
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
-from autoscale_enforcer.ledger.calls import LedgerSettings
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.ids import NodeName
 
@@ -54,7 +53,7 @@ def system_cpu(live: LiveConfig) -> int:
 
 @pytest.fixture
 async def ledger(redis_url: str) -> AsyncIterator[Ledger]:
-    ledger = Ledger.open(LedgerSettings(connection=ConnectionSettings(url=redis_url)))
+    ledger = Ledger.open(settings_at(redis_url, cluster="default"))
     yield ledger
     await ledger.close()
 

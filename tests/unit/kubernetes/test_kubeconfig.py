@@ -15,7 +15,6 @@ from autoscale_enforcer.cluster.kubernetes.access import find_access
 from autoscale_enforcer.errors import ConfigError
 
 # The first of them imports kubernetes_asyncio.
-pytestmark = pytest.mark.timeout(60)
 
 
 def kubeconfig(path: Path, user: Mapping[str, object], **clusters: Mapping[str, object]) -> str:

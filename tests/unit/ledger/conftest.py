@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.ledger import Ledger
 from tests.conftest import ClientOf
-from tests.support.books import SETTINGS, Books
+from tests.support.books import Books, settings_at
 from tests.support.proxy import Proxy
 from tests.support.servers import Server
 
@@ -35,12 +32,7 @@ async def books(client_of: ClientOf, proxy: Proxy) -> AsyncIterator[Books]:
 @pytest.fixture
 async def ledger(books: Books, proxy: Proxy) -> AsyncIterator[Ledger]:
     """The ledger under test: every byte goes through the proxy; it has connected once."""
-    settings = replace(
-        SETTINGS,
-        connection=ConnectionSettings(url=proxy.url, socket_timeout=0.5),
-        call_budget=timedelta(seconds=2),
-    )
-    ledger = Ledger.open(settings)
+    ledger = Ledger.open(settings_at(proxy.url))
     await ledger.look()
     proxy.commands.clear()
     yield ledger

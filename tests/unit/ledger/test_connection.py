@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,8 +21,10 @@ from autoscale_enforcer.ledger.connection import ConnectionSettings, Connector, 
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.ids import NodeName, PodUid
 from tests.conftest import StartServer
-from tests.support.books import SETTINGS
-from tests.support.servers import SentinelServer, Server, free_port
+from tests.support.books import SETTINGS, settings_at
+from tests.support.ports import free_port
+from tests.support.servers import SentinelServer, Server
+from tests.support.waiting import until
 
 CLUSTER_INFO = "return redis.call('CLUSTER', 'INFO')"
 SLOT_KEY = "ae:{t}:nodes"
@@ -39,7 +41,8 @@ async def first_client() -> AsyncIterator[FirstClient]:
     connectors: list[Connector] = []
 
     async def connect(url: str, *, slot_key: str = SLOT_KEY, **more: Any) -> Redis:
-        connectors.append(connector(ConnectionSettings(url=url, **more), slot_key=slot_key))
+        settings = replace(SETTINGS.connection, url=url, **more)
+        connectors.append(connector(settings, slot_key=slot_key))
         return await connectors[-1].connect()
 
     yield connect
@@ -131,8 +134,9 @@ async def test_password_is_asked_for_with_each_new_connection(start_server: Star
     server, password = start_server("valkey"), ["old"]
     with server.client() as client:
         client.config_set("requirepass", "old")
-    connection = ConnectionSettings(url=server.url, password=lambda: password[0])
-    ledger = Ledger.open(replace(SETTINGS, connection=connection))
+    settings = settings_at(server.url)
+    connection = replace(settings.connection, password=lambda: password[0])
+    ledger = Ledger.open(replace(settings, connection=connection))
     await ledger.note_binding(BOUND, node=N1)
     path = str(server.socket)
     with redis.Redis(unix_socket_path=path, password="old", protocol=2) as client:
@@ -181,12 +185,6 @@ async def test_pool_is_bounded_and_waits(valkey_server: Server, first_client: Fi
 def sentinel() -> Iterator[SentinelServer]:
     with SentinelServer(tcp=True) as sentinel:
         yield sentinel
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; pytest's time limit ends the wait."""
-    while not condition():
-        time.sleep(0.01)
 
 
 def sentinel_url(sentinel: Server) -> str:
@@ -271,15 +269,13 @@ async def test_sentinel_that_names_nobody_is_no_answer(
         await first_client(url, socket_timeout=0.2)
 
 
-@pytest.mark.timeout(20)
 async def test_ledger_follows_the_primary_that_sentinel_names(
     sentinel: SentinelServer, start_server: StartServer
 ) -> None:
     """Field report 27: after a switch without a TCP drop, writes hit the demoted one for ever."""
     first, second = (start_server("valkey", tcp=True) for _ in range(2))
     sentinel.watch(first)
-    connection = ConnectionSettings(url=sentinel_url(sentinel))
-    ledger = Ledger.open(replace(SETTINGS, connection=connection))
+    ledger = Ledger.open(settings_at(sentinel_url(sentinel)))
     before = await ledger.note_binding(BOUND, node=N1)
     with first.client() as client:
         client.replicaof("127.0.0.1", second.port)
@@ -305,7 +301,8 @@ def cluster(start_server: StartServer) -> list[Server]:
         with server.client() as client:
             client.execute_command("CLUSTER", "ADDSLOTSRANGE", *slots)
     with servers[0].client() as client:
-        client.execute_command("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
+        other = servers[1]
+        client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus_port)
     return servers
 
 
@@ -317,7 +314,6 @@ def until_known(servers: list[Server]) -> None:
                 time.sleep(0.01)
 
 
-@pytest.mark.timeout(20)
 async def test_cluster_is_asked_who_has_the_slot(
     cluster: list[Server], first_client: FirstClient
 ) -> None:
@@ -354,8 +350,7 @@ async def test_cluster_without_an_owner_of_the_slot_is_no_answer(
 
 async def test_ledger_finds_a_server_that_was_started_again(start_server: StartServer) -> None:
     server = start_server("valkey", "--appendonly", "yes", "--appendfsync", "always")
-    connection = ConnectionSettings(url=server.url)
-    ledger = Ledger.open(replace(SETTINGS, connection=connection))
+    ledger = Ledger.open(settings_at(server.url))
     await ledger.note_binding(BOUND, node=N1)
     server.kill()
     with pytest.raises(LedgerUnavailable):
@@ -368,8 +363,7 @@ async def test_ledger_finds_a_server_that_was_started_again(start_server: StartS
 
 
 async def test_socket_path_that_is_missing_is_no_answer(tmp_path: Path) -> None:
-    connection = ConnectionSettings(url=f"unix://{tmp_path}/none")
-    ledger = Ledger.open(replace(SETTINGS, connection=connection))
+    ledger = Ledger.open(settings_at(f"unix://{tmp_path}/none"))
 
     with pytest.raises(LedgerUnavailable):
         await ledger.stamp()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from autoscale_enforcer.errors import LedgerUnfit
-from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.fitness import judge
 from autoscale_enforcer.ledger.ledger import Ledger
 from tests.conftest import StartServer
-from tests.support.books import SETTINGS
+from tests.support.books import settings_at
 
 GOOD = {
     "redis_version": "7.2.4",
@@ -80,9 +79,8 @@ KINDS = ["valkey", pytest.param("redis", marks=pytest.mark.long)]
 
 
 def opened(url: str, durability: Durability = NONE) -> Ledger:
-    connection = ConnectionSettings(url=url)
-    waiting = Waiting(durability=durability)
-    return Ledger.open(replace(SETTINGS, connection=connection, waiting=waiting))
+    waiting = Waiting(durability=durability, timeout=timedelta(seconds=10))
+    return Ledger.open(settings_at(url, waiting=waiting))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,12 +16,12 @@ from autoscale_enforcer.errors import ConfigError, LedgerUnavailable
 from autoscale_enforcer.ledger.connection import ConnectionSettings, connector
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.ids import NodeName, PodUid
-from tests.support.books import SETTINGS
+from tests.support.books import settings_at
 from tests.support.servers import Server
 
 N1 = NodeName("n1")
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(30)]
+pytestmark = pytest.mark.long
 
 
 class TlsServer(Server):
@@ -77,8 +77,9 @@ def opened(url: str, files: Path, **more: Any) -> Ledger:
         "cert_file": files / "cert",
         "key_file": files / "key",
     }
-    connection = ConnectionSettings(url=url, **(given | more))
-    return Ledger.open(replace(SETTINGS, connection=connection))
+    settings = settings_at(url)
+    connection = replace(settings.connection, **(given | more))
+    return Ledger.open(replace(settings, connection=connection))
 
 
 async def answers(ledger: Ledger) -> bool:
