@@ -14,8 +14,7 @@ import pytest
 import redis
 
 from autoscale_enforcer.errors import LedgerUnavailable
-from autoscale_enforcer.ledger.calls import Leadership
-from autoscale_enforcer.ledger.connection import ConnectionSettings
+from autoscale_enforcer.ledger.calls import Leadership, LedgerSettings
 from autoscale_enforcer.ledger.durability import Durability, Waiting
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Lead, Reserve
@@ -26,7 +25,7 @@ from autoscale_enforcer.model.ids import NodeName, PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import said_row
 from tests.fault.kit.redis_group import NAME, RedisGroup
-from tests.support.books import SETTINGS, pod
+from tests.support.books import pod, settings_at
 
 N1 = NodeName("n1")
 LEADER = Leadership("token")
@@ -46,18 +45,26 @@ def group() -> Iterator[RedisGroup]:
 async def ledger(group: RedisGroup) -> AsyncIterator[Ledger]:
     await group.until_whole()
     hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in group.sentinels)
-    connection = ConnectionSettings(url=f"redis+sentinel://{hosts}/{NAME}")
-    waiting = Waiting(durability=Durability.REPLICA)
-    ledger = Ledger.open(
-        replace(SETTINGS, connection=connection, waiting=waiting, call_budget=timedelta(seconds=2))
+    patient = settings_at(f"redis+sentinel://{hosts}/{NAME}")
+    await build(patient)
+    usual = replace(
+        patient, call_budget=timedelta(seconds=2), waiting=Waiting(durability=Durability.REPLICA)
     )
+    connection = replace(usual.connection, socket_timeout=0.5)
+    ledger = Ledger.open(replace(usual, connection=connection))
+    yield ledger
+    await ledger.close()
+
+
+async def build(settings: LedgerSettings) -> None:
+    """Books with one large node."""
+    ledger = Ledger.open(settings)
     await ledger.take_lease(holder="us", token=LEADER.token, lifetime=timedelta(hours=1))
     building = await ledger.begin_build(LEADER)
     assert building is not None
     fact = NodeFact(uid="x", name=N1, resource_version="1", allocatable=Resources(10**6, 10**6))
     await ledger.put_node(fact, capacity=fact.allocatable, config_version="1", leader=building)
     assert await ledger.publish_build(building) is Lead.PUBLISHED
-    yield ledger
     await ledger.close()
 
 
@@ -103,8 +110,7 @@ async def test_writes_follow_the_primary_and_nothing_told_is_missing(
     await until_told(callers, 20)
 
     if how == "switch":
-        with redis.Redis(port=group.sentinels[0].port) as sentinel:
-            await asyncio.to_thread(sentinel.sentinel_failover, NAME)
+        await until(lambda: switches(group))
     else:
         os.kill(old.pid, signal.SIGSTOP)
     await until(lambda: group.primary() not in (None, old))
@@ -123,6 +129,18 @@ async def test_writes_follow_the_primary_and_nothing_told_is_missing(
     missing = {PodUid(uid) for uid in callers.told} - books.pods.keys()
     assert not missing or ledger.pipeline.noticed.drops
     assert ledger.pipeline.noticed.epochs >= 1
+
+
+def switches(group: RedisGroup) -> bool:
+    """Whether a Sentinel has begun a failover that it was told to begin; it refuses to while it
+    has not heard of its replicas for a while.
+    """
+    with redis.Redis(port=group.sentinels[0].port) as sentinel:
+        try:
+            sentinel.sentinel_failover(NAME)
+        except redis.ResponseError as refused:
+            return "INPROG" in str(refused)
+    return True
 
 
 async def until_told(callers: Callers, more: int) -> None:

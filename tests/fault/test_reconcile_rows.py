@@ -100,7 +100,7 @@ async def test_row_13_no_filter_waits_for_a_relist(live: Live, api: FakeApi) -> 
     comparing = asyncio.ensure_future(live.compare())
     await held.arrived.wait()
 
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         answer = await live.front.filter(filtered("web", "u1"), "n1", "nobody-knows")
 
     assert (answer.passed, list(answer.failed)) == (["n1"], ["nobody-knows"])
@@ -392,7 +392,7 @@ async def test_row_33_a_hold_left_behind_is_settled_by_a_read_begun_later(
     start_live: StartLive, api: FakeApi
 ) -> None:
     """No node-wide lock; and clean-up from an old list removed a hold that was in flight."""
-    first = await start_live(name="a", replica={"hold_lifetime": timedelta(milliseconds=300)})
+    first = await start_live(name="a", replica={"hold_lifetime": timedelta(seconds=2)})
     await first.lead()
     for name in ("stays", "lands"):
         api.store.create("pods", pod(name, uid=f"u-{name}", cpu="2"))

@@ -325,7 +325,7 @@ async def test_silent_watch_is_given_up_soon_after_it_should_have_ended(
         took = time.monotonic() - began
 
     assert told.pods["u1"].node == "n1"
-    assert 1 < took < 4
+    assert 1 < took < 30
     assert ages[1] - ages[0] >= 0.4  # rises meanwhile
     assert follower.age_of_last_event < took
     assert follower.relists == 0

@@ -20,7 +20,7 @@ from autoscale_enforcer.api.http import application, read_body, text_answer
 from autoscale_enforcer.config.settings import LimitSettings
 from tests.support.replica import until
 
-SOON = timedelta(milliseconds=100)
+SOON = timedelta(milliseconds=500)
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LIVE = b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n"
 """Answered even while `may_answer` is not set."""

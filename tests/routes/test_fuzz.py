@@ -103,7 +103,7 @@ async def fuzzed(start: StartReplica, cluster: ClusterDouble) -> Replica:
     """A VM, a bound pod and an unbound one, and agents of every version welcome."""
     replica = await start(
         compute_unit=parse_compute_unit("250m/1Gi"),
-        limits=LimitSettings(read_timeout=timedelta(milliseconds=20)),
+        limits=LimitSettings(read_timeout=timedelta(milliseconds=200)),
     )
     cluster.node("n2", cpu="4")
     cluster.pod("vm-1", node="n1", metadata=runs_vm())

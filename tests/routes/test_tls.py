@@ -27,7 +27,7 @@ from autoscale_enforcer.config.settings import LimitSettings
 from autoscale_enforcer.errors import ClusterUnavailable, ConfigError
 from tests.support.replica import until
 
-SOON = timedelta(milliseconds=200)
+SOON = timedelta(milliseconds=500)
 
 
 @dataclass(slots=True)

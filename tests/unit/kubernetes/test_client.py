@@ -339,7 +339,7 @@ async def test_answer_that_trickles_is_given_up_in_time(api: FakeApi, hasty: Kub
     with pytest.raises(ClusterUnavailable, match="no answer in time"):
         await hasty.get(paths.pod_path(POD), PodObject)
 
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30
 
 
 async def ask(client: KubeApi, verb: str) -> None:

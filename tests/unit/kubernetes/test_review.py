@@ -177,7 +177,7 @@ async def test_news_on_its_way_is_no_drift(
     start_live: StartLive, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pod that changed while the list was read was counted as repaired."""
-    takes = timedelta(milliseconds=300)
+    takes = timedelta(seconds=1.5)
     live = await start_live(following=replace(FOLLOWING, news_takes=takes))
     await live.lead()
     api.store.create("pods", web(node="n1", cpu="1"))
