@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -17,7 +18,7 @@ from tests.support.cluster_double import (
     runs_vm,
     vm_resources,
 )
-from tests.support.replica import Replica
+from tests.support.replica import Replica, bind_args
 
 TOO_LATE = "no answer in time: ask again"
 SOON = LimitSettings(answer_within=timedelta(milliseconds=500))
@@ -138,6 +139,27 @@ async def test_a_sweep_settles_a_bind_that_was_answered_too_late(
     assert cluster.where("u1") is None  # its version was outdated before the room was freed
     assert await replica.where("u1") == "pending -"
     assert await replica.verify() == []
+
+
+async def test_binds_behind_their_answers_are_limited(
+    start: StartReplica, cluster: ClusterDouble
+) -> None:
+    """An API server that hangs let any number of them pile up."""
+    replica = await start(limits=replace(SOON, requests=2))
+    await replica.lead()
+    cluster.hanging = {"bind"}
+    for uid in ("u1", "u2"):
+        assert await replica.bind(cluster.pod(uid)) == TOO_LATE
+    before = await replica.dump()
+
+    refused = await replica.send("extender", "/extender/bind", bind_args(cluster.pod("u3")))
+
+    assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+    assert refused.text == "too many binds are under way: ask again\n"
+    assert await replica.dump() == before
+    cluster.recover()
+    await asyncio.wait(replica.desk._running)
+    assert await replica.bind(cluster.pod("u3")) == ""
 
 
 async def test_a_verb_with_a_place_for_errors_says_that_it_is_late(

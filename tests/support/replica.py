@@ -302,7 +302,7 @@ async def running(
             learner=learner,
             config=config,
             replica=kind.name,
-            answer_within=kind.limits.answer_within,
+            limits=kind.limits,
         )
         stack.push_async_callback(desk.finish, 1.0)
         pod_learner = PodLearner(ledger, source, config)

@@ -241,7 +241,7 @@ class Means:
             learner=self.learner,
             config=self.config,
             replica=self.settings.replica.name,
-            answer_within=self.settings.limits.answer_within,
+            limits=self.settings.limits,
         )
 
     def agent_desk(self) -> AgentDesk:

@@ -152,7 +152,8 @@ class LimitSettings:
     """At each port; a newcomer beyond takes the place of the worst of the others, or is closed.
     Every agent keeps one: a cluster of more nodes needs more."""
     requests: int = 500
-    """Worked on at once at each port, half of them for one address; others get 503."""
+    """Worked on at once at each port, half of them for one address; others get 503. Binds that go
+    on behind their answer are as many at most, beside those."""
     read_timeout: timedelta = timedelta(seconds=10)
     """For one whole head to arrive, then for its body, then for the answer to be taken. Twice what
     kube-scheduler waits; a client that is slower has given up, and would hold a connection for

@@ -7,7 +7,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from autoscale_enforcer.api.http import in_time
@@ -16,7 +15,8 @@ from autoscale_enforcer.cluster.binder import Binder, BindOrder
 from autoscale_enforcer.cluster.learner import NodeLearner
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.config.live import LiveConfig
-from autoscale_enforcer.errors import ObjectError
+from autoscale_enforcer.config.settings import LimitSettings
+from autoscale_enforcer.errors import ObjectError, Overloaded
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import NodeName, PodUid
@@ -45,17 +45,25 @@ class Desk:
     learner: NodeLearner
     config: LiveConfig
     replica: str
-    answer_within: timedelta
-    """What kube-scheduler is kept waiting at most."""
+    limits: LimitSettings
+    """`answer_within` is what kube-scheduler is kept waiting at most; as many binds as `requests`
+    are under way at once, those included that went on behind their answer."""
     _heard: OrderedDict[PodUid, PodRow] = field(default_factory=OrderedDict)
     _running: set[asyncio.Future[Any]] = field(default_factory=set)
 
     async def in_time(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives; TooLate where kube-scheduler would wait too long for it."""
-        return await in_time(work, within=self.answer_within)
+        return await in_time(work, within=self.limits.answer_within)
 
     async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives. It goes on to its end even where nobody waits for it any more."""
+        """What `work` gives. It goes on to its end even where nobody waits for it any more.
+
+        Overloaded, and nothing begun, where too much is under way: an API server that hangs would
+        let it pile up behind its answers.
+        """
+        if len(self._running) >= self.limits.requests:
+            work.close()
+            raise Overloaded("too many binds are under way: ask again")
         task = asyncio.ensure_future(work)
         self._running.add(task)  # or nobody would hold it, and Python might drop it half-way
         task.add_done_callback(self._running.discard)
