@@ -42,9 +42,9 @@ ASK_ACCESS = """
 
 
 def bound_as(name: str, bound: str) -> bool:
-    key = f"keys.{name}"
+    beside = name.removeprefix("new_")
     in_table = re.sub(r"_(cpu|mem)$", r".\1", name)
-    return bound in (name, key, in_table, name.removeprefix("new_"), ALIASES.get(name))
+    return bound in (name, f"keys.{beside}", in_table, beside, ALIASES.get(name))
 
 
 def used_functions(text: str, known: set[str]) -> set[str]:

@@ -38,6 +38,7 @@ READS = {
     "ask_compare": {"ASKED"},
     "check_ledger": {"SETTLED", "SUSPECT", "UNBUILT", "NEWER", "OLDER"},
     "find_lapsed": {"LAPSED"},
+    "load_pods": {"LOADED", "FENCED"},
     "note_binding": {"NOTED"},
     "note_loss": {"NOTED"},
     "read_bindings": {"BINDINGS"},
@@ -48,7 +49,7 @@ READS = {
     "scan_books": {"PORTION"},
     "read_pod": {"POD", "GONE", "UNKNOWN"},
 }
-"""Scripts whose answer is no outcome of a change."""
+"""Scripts whose answer is no outcome of one change."""
 
 
 def words_of(script: str) -> set[str]:

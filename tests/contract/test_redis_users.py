@@ -116,6 +116,7 @@ async def test_service_may_do_all_that_the_ledger_does(
     assert building is not None
     node = NodeFact(uid="x", name=N1, resource_version="1", allocatable=Resources(9000, 900))
     await ledger.put_node(node, capacity=node.allocatable, config_version="1", leader=building)
+    assert await ledger.load_pods([], leader=building) == []
     await ledger.publish_build(building)
     content = await export_books(ledger)
     await hold_and_release(ledger, leader)

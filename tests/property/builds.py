@@ -30,11 +30,13 @@ def lease_step(rng: Random, story: Story) -> Iterator[Step]:
 def build_step(rng: Random, story: Story) -> Iterator[Step]:
     """One step of a build, in whatever order; mostly nothing comes of it."""
     token = story.world.lease[1] if story.world.lease and not rarely(rng, 4) else "stale"
-    kind = rng.choice(["begin", "fact", "fact", "publish"])
+    kind = rng.choice(["begin", "fact", "fact", "list", "publish"])
     if kind == "begin":
         yield Step("begin_build", {"token": token, "epoch": f"epoch{len(story.told)}"})
     elif kind == "fact":
         yield from _fact_beside(rng, story)
+    elif kind == "list":
+        yield from _list_beside(rng, story)
     else:
         yield _publish(rng, token)
 
@@ -50,6 +52,26 @@ def _fact_beside(rng: Random, story: Story) -> Iterator[Step]:
     else:
         step = node_fact(rng, beside, name, token=token)
     yield replace(step, building=True)
+
+
+def _list_beside(rng: Random, story: Story) -> Iterator[Step]:
+    """Some pods of a first list for the books that are being built."""
+    building = story.world.building
+    beside = Story(World(live=building), story.now) if building else story
+    lines, blobs = [], b""
+    for uid in rng.sample(list(PODS), rng.randrange(1, 4)):
+        step = pod_fact(
+            rng, beside, PodUid(uid), rng.choice([None, *map(NodeName, NODES)]), token=""
+        )
+        a = step.given
+        blob = a["blob"] if isinstance(a["blob"], bytes) else b""
+        words = (uid, a["approved_cpu"], a["approved_mem"], len(blob), a["said"])
+        lines.append(" ".join(map(str, words)))
+        blobs += blob
+    given: Arguments = {"rows": "\n".join(lines), "blobs": blobs}
+    given["epoch"] = building.epoch if building and not rarely(rng, 12) else "stale"
+    given["token"] = building.token if building and not rarely(rng, 12) else "stale"
+    yield Step("load_pods", given)
 
 
 def import_books(rng: Random, story: Story) -> Iterator[Step]:
@@ -104,5 +126,5 @@ def rebuild(rng: Random, story: Story) -> Iterator[Step]:
         beside = Story(World(live=story.world.building), story.now)
         yield replace(node_fact(rng, beside, NodeName(name), token=token), building=True)
     for _ in range(rng.randrange(5)):
-        yield from _fact_beside(rng, story)
+        yield from rng.choice([_fact_beside, _list_beside])(rng, story)
     yield _publish(rng, token)

@@ -24,6 +24,7 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "freeze_grants: doubled: redis.call('HSET', keys.freezes, node, table.concat({now_ms,",
         "lose_books: doubled: redis.call('HSET', keys.meta, 'lost_ms', lost_ms)",
         "lose_books: doubled: redis.call('HDEL', keys.meta, 'epoch')",
+        "load_pods: doubled: redis.call('HSET', keys.facts, uid, fact.blob)",
         "load_row: doubled: redis.call('HSET', facts, id, blob)",
         "load_row: doubled: redis.call('ZADD', changes, version, id)",
         "load_row: doubled: redis.call('HSET', meta, 'version', version)",
@@ -75,6 +76,7 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
     ),
     "works out the same from the same": (
         "confirm_bind: doubled: set_charges(after)",
+        "load_pods: doubled: set_amounts(pod, nil, fact.approved)",
         "put_pod: doubled: set_amounts(after, holds and pod or nil, pod and {cpu = 0, m",
         "reserve_pod: doubled: set_charges(after)",
     ),

@@ -220,7 +220,8 @@ class Scripted:
 
 def _is_beside(step: Step) -> bool:
     """The step may touch the keys beside the books: no other script is given them."""
-    return step.building or step.script in ("begin_build", "load_row", "publish_build", "loss")
+    loads = ("begin_build", "load_row", "load_pods", "publish_build", "loss")
+    return step.building or step.script in loads
 
 
 def _books(parts: list[Any]) -> Found:

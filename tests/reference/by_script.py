@@ -14,7 +14,7 @@ from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow
 from tests.reference.books import Books
 from tests.reference.node import Node
-from tests.reference.world import World
+from tests.reference.world import Loaded, World
 
 Arguments = dict[str, str | int | bytes]
 Answer = list[str | int]
@@ -75,6 +75,19 @@ def _load_row(world: World, a: Arguments, now: int) -> Answer:
     kind: type[NodeRow | PodRow] = NodeRow if a["kind"] == "node" else PodRow
     row = kind.decode(str(a["row"]))
     return [world.load_row(str(a["id"]), row, blob=_blob(a), token=_token(a), now=now)]
+
+
+def _load_pods(world: World, a: Arguments, now: int) -> Answer:
+    facts, blobs = [], _blob(a, "blobs")
+    for line in str(a["rows"]).split("\n"):
+        uid, cpu, mem, size, row = line.split(" ", 4)
+        if not _is_row(row):
+            return [REFUSED]
+        blob, blobs = blobs[: int(size)], blobs[int(size) :]
+        approved = Resources(int(cpu), int(mem))
+        facts.append(Loaded(PodUid(uid), PodRow.decode(row), approved, blob))
+    left = world.load_pods(facts, epoch=str(a["epoch"]), token=_token(a), now=now)
+    return [Lead.FENCED] if left is None else [Lead.LOADED, *left]
 
 
 def _publish_build(world: World, a: Arguments, now: int) -> Answer:
@@ -257,6 +270,7 @@ OF_WORLD: dict[str, Callable[[World, Arguments, int], Answer]] = {
     "lose_books": _lose_books,
     "begin_build": _begin_build,
     "load_row": _load_row,
+    "load_pods": _load_pods,
     "publish_build": _publish_build,
     "trim_changes": _trim_changes,
     "claim_ledger": _claim_ledger,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from autoscale_enforcer.ledger.outcomes import Keep, Lead, Order
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
+from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow, newer
 from tests.reference.books import Books
 from tests.reference.node import Node
@@ -17,6 +18,16 @@ again."""
 
 SCHEMA = 1
 """The one that these releases know; `older` makes it 0, whose pods have no stamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A pod of the first list."""
+
+    uid: PodUid
+    said: PodRow
+    approved: Resources
+    blob: bytes
 
 
 @dataclass(slots=True)
@@ -150,6 +161,29 @@ class World:
         if blob:
             books.blobs[name] = blob
         return Lead.LOADED
+
+    def load_pods(
+        self, facts: list[Loaded], *, epoch: str, token: str, now: int
+    ) -> list[PodUid] | None:
+        """Pods that are not beside the books yet; those whose name another has, None if fenced."""
+        books, left = self.building, list[PodUid]()
+        if books is None or (books.epoch, books.token) != (epoch, token):
+            return None
+        for fact in facts:
+            if fact.uid in books.pods or fact.uid in books.gone:
+                continue
+            if PodName(fact.said.name) in books.names:
+                left.append(fact.uid)
+                continue
+            books.put_pod(
+                fact.uid,
+                said=fact.said,
+                token=token,
+                approved=fact.approved,
+                blob=fact.blob,
+                now=now,
+            )
+        return left
 
     def publish(self, *, token: str, is_suspect: bool, settle_after_ms: int, now: int) -> Lead:
         """What was built is the ledger now; whose it is and its config stay."""

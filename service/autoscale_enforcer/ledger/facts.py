@@ -43,6 +43,29 @@ class Facts(Calls):
         )
         return Fact(word)
 
+    async def load_pods(
+        self, facts: Iterable[tuple[PodFact, bool]], *, leader: Leadership
+    ) -> list[PodUid] | None:
+        """Put pods that have not finished beside the books, each with whether it is ignored.
+
+        What is there already is passed over. Those that are left for `put_pod`, for their name is
+        another pod's; None if fenced. Safe to repeat.
+        """
+        lines, blobs = [], []
+        for fact, ignored in facts:
+            approved, blob = fact.vm.approved if fact.vm else NOTHING, pack_fact(fact)
+            row = said_row(fact, ignored=ignored).encode()
+            lines.append(f"{fact.uid} {approved.cpu} {approved.mem} {len(blob)} {row}")
+            blobs.append(blob)
+        word, *left = await self._run_unguarded(
+            "load_pods",
+            epoch=leader.build_epoch,
+            token=leader.token,
+            rows="\n".join(lines),
+            blobs=b"".join(blobs),
+        )
+        return [PodUid(uid.decode()) for uid in left] if word == "LOADED" else None
+
     async def delete_pod(
         self, uid: PodUid, *, name: PodName, leader: Leadership, context: Context | None = None
     ) -> Fact:

@@ -29,7 +29,6 @@ from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 
 MIB = 1 << 20
@@ -83,20 +82,21 @@ async def test_changes_during_a_build_are_in_what_is_published(
     await live.until_at("u1", "unknown")
 
 
+@pytest.mark.parametrize("way", ["load_pods", "put_node"])
 async def test_a_build_that_the_ledger_interrupts_is_not_published(
-    start_live: StartLive, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+    start_live: StartLive, api: FakeApi, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """What went wrong while facts were loaded was lost, and half of the books were published."""
     live = await start_live()
     api.store.create("pods", pod("web", node="n1", uid="u1", cpu="2"))
-    put, troubles = Ledger.put_pod, [LedgerUnavailable("away")]
+    put, troubles = getattr(Ledger, way), [LedgerUnavailable("away")]
 
-    async def troubled(self: Ledger, fact: PodFact, **more: Any) -> Any:
+    async def troubled(self: Ledger, *facts: Any, **more: Any) -> Any:
         if troubles:
             raise troubles.pop()
-        return await put(self, fact, **more)
+        return await put(self, *facts, **more)
 
-    monkeypatch.setattr(Ledger, "put_pod", troubled)
+    monkeypatch.setattr(Ledger, way, troubled)
 
     with pytest.raises(LedgerUnavailable):
         await live.lead()

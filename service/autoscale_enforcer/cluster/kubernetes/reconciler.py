@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from autoscale_enforcer.cluster.kubernetes.answers import BadObject, BareObject
 from autoscale_enforcer.cluster.kubernetes.client import KubeApi
 from autoscale_enforcer.cluster.kubernetes.comparing import Comparison
+from autoscale_enforcer.cluster.kubernetes.loading import FirstPods
 from autoscale_enforcer.cluster.kubernetes.paths import MIGRATIONS, NODES, PODS, VIRTUAL_MACHINES
 from autoscale_enforcer.cluster.kubernetes.pump import FactPump
 from autoscale_enforcer.cluster.kubernetes.reflector import Reflector, ReflectorSettings
@@ -93,6 +94,7 @@ class Reconciler(Telling):
         self._tasks: list[asyncio.Task[None]] = []
         self._reflectors: list[Reflector[Any, Any]] = []
         self._comparison = Comparison(api, ledger, config, self)
+        self._first_pods = FirstPods(ledger, is_ignored=self.is_ignored)
         self._is_following = False
 
     # What the leader asks
@@ -107,8 +109,14 @@ class Reconciler(Telling):
         config = self._config.version
         await self._claim()
         await self._follow(is_build=True)
-        await self._until(self.pump.flush(leader))
+        await self._until(self._load(leader))
         self._compared_at, self._compared_with = time.monotonic(), config
+
+    async def _load(self, leader: Leadership) -> None:
+        """The first list, then what came since: the ledger takes the newer of the two."""
+        for fact in await self._first_pods.load(leader):
+            self.put_pod(fact)
+        await self.pump.flush(leader)
 
     def go_live(self, leader: Leadership) -> None:
         """Carry facts to the books from now on."""
@@ -270,11 +278,13 @@ class Reconciler(Telling):
 
     async def load_pods(self, listed: Sequence[PodFact]) -> None:
         """The first pods of a new ledger; finished ones hold nothing."""
-        self.pending, turns = set(), Turns()
+        self.pending, turns, first = set(), Turns(), list[PodFact]()
         for fact in listed:
             if not fact.finished:
-                self.put_pod(self.read_again(fact))
+                first.append(self.read_again(fact))
+                self.wait_for_room(first[-1])
             await turns.pause()
+        self._first_pods.take(first)
 
     async def compare_nodes(
         self, listed: Sequence[NodeFact], bad: Sequence[BadObject], version: str
