@@ -39,6 +39,7 @@ READS = {
     "check_ledger": {"SETTLED", "SUSPECT", "UNBUILT", "NEWER", "OLDER"},
     "find_lapsed": {"LAPSED"},
     "load_pods": {"LOADED", "FENCED"},
+    "find_unlisted": {"UNLISTED"},
     "note_binding": {"NOTED"},
     "note_loss": {"NOTED"},
     "read_bindings": {"BINDINGS"},

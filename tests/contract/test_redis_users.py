@@ -134,6 +134,7 @@ async def test_service_may_do_all_that_the_ledger_does(
     ledger.note_loss(Told("an-id", 7), Loss.DROPPED)
     await ledger.mirror.refresh()
     await ledger.find_lapsed(limit=1)
+    assert await ledger.find_unlisted(nodes=[N1], uids=[]) == []
     await ledger.scan_pods()
     assert await find_breaches(ledger) == []
     await ledger.lose_books(leader, why="a test")

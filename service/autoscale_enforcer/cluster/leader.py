@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from autoscale_enforcer.cluster.sweep import Sweeper
-from autoscale_enforcer.cluster.upkeep import ClusterWentBack, LostLead, Upkeep
+from autoscale_enforcer.cluster.upkeep import BooksIncomplete, ClusterWentBack, LostLead, Upkeep
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.exchange import Guard
@@ -58,7 +58,8 @@ class Leader:
         self._token = ""
         self._has_caught_up = False
         self._is_blind = True
-        self._went_back = False
+        self._disbelieved = ""
+        """Why the books that are there are not believed any more."""
         self._next_sweep = self._renewed_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
         self._versions: deque[tuple[float, int]] = deque()
@@ -92,8 +93,13 @@ class Leader:
             self._is_blind = True
             await self.resign()
         except ClusterWentBack as error:
-            log.warning("leader: the cluster went back: %s; the ledger is built anew", error)
-            self._went_back = True
+            self._disbelieve(f"the cluster went back: {error}")
+        except BooksIncomplete as error:
+            self._disbelieve(f"keys are gone: {error}")
+
+    def _disbelieve(self, why: str) -> None:
+        log.warning("leader: %s; the ledger is built anew", why)
+        self._disbelieved = why
 
     async def resign(self) -> None:
         """Let another replica lead at once."""
@@ -120,10 +126,10 @@ class Leader:
         await self._renew()
         leader, wanted = Leadership(self._token), await self._ledger.read_compare()
         mended = self._mended()
-        if guard.state == "UNBUILT" or self._went_back:
+        if guard.state == "UNBUILT" or self._disbelieved:
             self._has_caught_up = False
             await self._while_leading(self._build(leader))
-            self._went_back = False
+            self._disbelieved = ""
         elif guard.state == "SUSPECT" or self._is_due(wanted):
             await self._while_leading(self._compare(leader, guard), on_books=True)
         else:
@@ -210,7 +216,7 @@ class Leader:
 
     async def _build(self, leader: Leadership) -> None:
         await self._end_sweep()  # What it found is of the books that are given up.
-        why = "the cluster went back" if self._went_back else "no books are there"
+        why = self._disbelieved or "no books are there"
         lost_for = await self._ledger.lose_books(leader, why=why)
         if lost_for is None:
             raise LostLead

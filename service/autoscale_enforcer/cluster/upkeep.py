@@ -20,6 +20,9 @@ from autoscale_enforcer.turns import FullCollections, Turns
 
 log = logging.getLogger(__name__)
 
+OnNode = dict[str, dict[PodUid, PodRow]]
+"""Pods by the node on which they hold something."""
+
 _CHUNK = 500
 """Facts under way at once, so that a build does not make other calls wait for its own."""
 
@@ -34,9 +37,15 @@ class ClusterWentBack(Exception):
     """
 
 
+class BooksIncomplete(Exception):
+    """The server has thrown away a part of the books: they are to be built anew, for what else is
+    gone nobody knows.
+    """
+
+
 class Upkeep(Protocol):
     """How facts get into the ledger. Every method raises LostLead, LedgerUnavailable or
-    ClusterUnavailable; `compare` and `check` also ClusterWentBack.
+    ClusterUnavailable; `compare` also BooksIncomplete and, like `check`, ClusterWentBack.
     """
 
     async def reach(self) -> None:
@@ -80,10 +89,12 @@ async def recount(ledger: Ledger, leader: Leadership, *, context: Context) -> in
     """Put right every node whose sums are not those of its pods; how many there were.
 
     One that changes meanwhile is looked at by the next compare. Raises LostLead and
-    LedgerUnavailable.
+    LedgerUnavailable, and BooksIncomplete where the lists beside the rows lack some.
     """
     found = 0
-    async for name, row, pods in wrong_sums(ledger):
+    rows, on_node = await _read(ledger)
+    await _check_lists(ledger, rows, on_node)
+    async for name, row, pods in _wrong(rows, on_node):
         answer = await ledger.recount_node(
             name, version=row.version, uids=pods, leader=leader, context=context
         )
@@ -99,9 +110,20 @@ async def wrong_sums(
     ledger: Ledger,
 ) -> AsyncIterator[tuple[NodeName, NodeRow, dict[PodUid, PodRow]]]:
     """Nodes whose sums seem not to be those of their pods, with those pods."""
+    async for each in _wrong(*await _read(ledger)):
+        yield each
+
+
+async def _read(ledger: Ledger) -> tuple[dict[NodeName, NodeRow], OnNode]:
+    """The nodes, and then the pods that hold something there."""
     rows = await ledger.read_nodes()
     with FullCollections.held_off():
-        on_node = await _by_node(await ledger.scan_pods())
+        return rows, await _by_node(await ledger.scan_pods())
+
+
+async def _wrong(
+    rows: dict[NodeName, NodeRow], on_node: OnNode
+) -> AsyncIterator[tuple[NodeName, NodeRow, dict[PodUid, PodRow]]]:
     turns = Turns()
     for name, row in rows.items():
         pods = on_node.pop(name, {})
@@ -110,9 +132,22 @@ async def wrong_sums(
         await turns.pause()
 
 
-async def _by_node(pods: dict[PodUid, PodRow]) -> dict[str, dict[PodUid, PodRow]]:
+async def _check_lists(ledger: Ledger, rows: dict[NodeName, NodeRow], on_node: OnNode) -> None:
+    """Raises BooksIncomplete where a list beside the rows lacks some of these."""
+    names, uids, turns = list(rows), list[PodUid](), Turns()
+    for pods in on_node.values():
+        uids += [uid for uid, row in pods.items() if row.is_tentative]
+        await turns.pause()
+    for start in range(0, max(len(names), len(uids)), _CHUNK):
+        portion = slice(start, start + _CHUNK)
+        lacking = await ledger.find_unlisted(nodes=names[portion], uids=uids[portion])
+        if lacking:
+            raise BooksIncomplete(f"{', '.join(lacking)} of the ledger: does Redis evict keys?")
+
+
+async def _by_node(pods: dict[PodUid, PodRow]) -> OnNode:
     """The pods that hold something, by the node they hold it on; `pods` is emptied."""
-    on_node, turns = dict[str, dict[PodUid, PodRow]](), Turns()
+    on_node, turns = OnNode(), Turns()
     while pods:
         uid, row = pods.popitem()
         if row.holds:

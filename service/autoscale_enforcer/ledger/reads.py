@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import Any
 
 from autoscale_enforcer.ledger.calls import Calls
@@ -48,6 +48,20 @@ class Reads(Calls):
             if row
         ]
         return Lapsed(int(now), rows)
+
+    async def find_unlisted(
+        self, *, nodes: Iterable[NodeName], uids: Iterable[PodUid]
+    ) -> list[str]:
+        """Keys that lack what rows of these say must be in them: the server evicts. Else empty.
+
+        `uids` are pods that were seen tentative.
+        """
+        _, names, versions, *rows = await self._run(
+            "find_unlisted", node_names=" ".join(nodes), uids=" ".join(uids)
+        )
+        holds = any(PodRow.decode(row.decode()).is_tentative for row in rows)
+        lacking = {"names": names > 0, "changes": versions > 0, "deadlines": holds}
+        return [key for key, is_lacking in lacking.items() if is_lacking]
 
     async def read_rows(
         self,

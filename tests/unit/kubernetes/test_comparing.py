@@ -311,11 +311,36 @@ async def test_compare_notices_a_cluster_that_went_back_and_builds_anew(
 
     with pytest.raises(ClusterWentBack):
         await live.lead()
-    live.leader._went_back = True  # as `run` does
+    live.leader._disbelieved = "the cluster went back"  # as `run` does
     await live.lead()
 
     assert (await live.where("u1"), await live.where("u2")) == ("unknown", "bound n1")
     assert await live.reserved() == (3000, 64)
+
+
+@pytest.mark.parametrize("key", ["names", "changes", "deadlines"])
+async def test_a_list_of_the_ledger_that_was_evicted_is_noticed_and_all_built_anew(
+    live: Live, api: FakeApi, key: str
+) -> None:
+    """The guard counts rows. Without deadlines no hold ever lapsed, without changes mirrors went
+    stale, without names no agent found its pod."""
+    api.store.create("pods", pod("runs", node="n1", uid="u1", cpu="2"))
+    api.store.create("pods", pod("held", uid="u2", cpu="1"))
+    await live.until_at("u1", "bound n1")
+    await live.until_at("u2", "pending -")
+    await live.front.reserve(api.store.get("pods", "default/held"))
+    await live.front.raw.delete(KEYS.key(key))
+    api.store.create("pods", pod("new", uid="u3", cpu="1"))
+    await live.until_at("u3", "pending -")
+    live.leader._has_caught_up = False
+
+    await live.leader._try_turn()
+    await live.leader._try_turn()
+
+    assert await live.where("u1") == "bound n1"
+    lost = [why for what, _, why in await live.journal() if what == "lost"]
+    assert any(key.encode() in why for why in lost)
+    assert await live.verify() == []
 
 
 async def test_the_config_that_has_changed_is_booked_by_a_compare(live: Live) -> None:

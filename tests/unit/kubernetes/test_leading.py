@@ -172,7 +172,7 @@ async def test_nobody_decides_on_books_that_are_newer_than_the_cluster(
     other = await start_live(name="r2")
     budget = timedelta(seconds=1.5)
     live.leader._settings = replace(live.leader._settings, bind_budget=budget)
-    live.leader._went_back = True  # as a compare finds out
+    live.leader._disbelieved = "the cluster went back"  # as a compare finds out
     building = asyncio.ensure_future(live.lead())
     await live.until(lambda: live.front.raw.hexists(KEYS.key("meta"), "lost_ms"), True)
     began = asyncio.get_running_loop().time()
