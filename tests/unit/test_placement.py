@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscale_enforcer.api.placement import Placement
-from autoscale_enforcer.ledger.exchange import Call
+from autoscale_enforcer.api.standings import Standings
 from autoscale_enforcer.ledger.freezes import EVERYWHERE
-from autoscale_enforcer.ledger.mirror import Mirror
-from autoscale_enforcer.ledger.scripts import Script, load_scripts
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.rows import NodeRow, PodRow, Stage
+from autoscale_enforcer.policy.fit import Reason
+from tests.support.mirror import full, mirror_that_hears
 
 NAMES = [NodeName(f"n{number}") for number in range(6)]
 SMALL = st.integers(0, 6)
@@ -48,34 +46,6 @@ def pods(stage: Stage) -> st.SearchStrategy[PodRow]:
     )
 
 
-@dataclass
-class Answering:
-    """Stands in the pipeline's place: every look at the changes gets this answer."""
-
-    answer: list[Any]
-
-    def script(self, name: str) -> Script:
-        return load_scripts()[name]
-
-    async def run(self, call: Call) -> None:
-        assert call.on_answer
-        call.on_answer(self.answer)
-
-    def redis_us(self) -> int:
-        return 1_000_000
-
-
-def mirror_of(
-    rows: dict[NodeName, NodeRow], *, settles_at_ms: int, state: bytes, frozen: str | None
-) -> Mirror:
-    freezes = [frozen.encode(), b"1 "] if frozen else []
-    pairs = [part for name, row in rows.items() for part in (name.encode(), row.encode().encode())]
-    answer = ["FULL", b"e", 1, state, settles_at_ms, freezes, *pairs]
-    mirror = Mirror(Answering(answer))  # type: ignore[arg-type]
-    asyncio.run(mirror.refresh())
-    return mirror
-
-
 @given(
     rows=st.dictionaries(st.sampled_from(NAMES), ROWS),
     templates=st.dictionaries(st.sampled_from(NAMES), ROWS),
@@ -85,7 +55,7 @@ def mirror_of(
     state=st.sampled_from([b"settled", b"settled", b"suspect"]),
     frozen=st.sampled_from([None, None, NAMES[0], EVERYWHERE]),
 )
-def test_refusals_are_those_of_each_node_by_itself(
+def test_judgements_are_those_of_each_node_by_itself(
     rows: dict[NodeName, NodeRow],
     templates: dict[NodeName, NodeRow],
     sent: PodRow,
@@ -94,10 +64,39 @@ def test_refusals_are_those_of_each_node_by_itself(
     state: bytes,
     frozen: str | None,
 ) -> None:
-    mirror = mirror_of(rows, settles_at_ms=settles_at_ms, state=state, frozen=frozen)
-    placement = Placement.of(mirror, sent=sent, known=known, templates=templates)
+    answer = full(rows, settles_at_ms=settles_at_ms, state=state, frozen=frozen)
+    mirror, _ = mirror_that_hears(answer)
+    placement = replace(Placement.of(mirror, sent=sent, known=known), templates=templates)
 
-    found = placement.refusals(NAMES)
+    found = placement.judge(NAMES, Standings(mirror).verdicts(placement.charge))
 
     each = {name: placement.why_not(name) for name in NAMES}
-    assert found == {name: reason for name, reason in each.items() if reason}
+    assert found.refused == {name: reason for name, reason in each.items() if reason}
+    assert list(found.passed) == [name for name, reason in each.items() if not reason]
+
+
+def judged(
+    rows: dict[NodeName, NodeRow], pod: PodRow, *, frozen: str | None = None
+) -> dict[NodeName, Reason]:
+    mirror, _ = mirror_that_hears(full(rows, frozen=frozen))
+    placement = Placement.of(mirror, sent=pod, known=pod)
+    found = placement.judge(NAMES[:2], Standings(mirror).verdicts(placement.charge))
+    assert set(found.passed) == set(NAMES[:2]) - set(found.refused)
+    return dict(found.refused)
+
+
+ROOMY = dict.fromkeys(NAMES[:2], NodeRow(cap_cpu=6, cap_mem=6))
+
+
+def test_one_frozen_node_is_refused_and_the_others_are_not() -> None:
+    pod = PodRow(name="default/a", cpu=1, mem=1)
+
+    assert judged(ROOMY, pod, frozen=NAMES[1]) == {NAMES[1]: Reason.FROZEN}
+
+
+def test_what_the_pod_holds_does_not_stand_in_its_own_way() -> None:
+    full_up = dict.fromkeys(NAMES[:2], NodeRow(cap_cpu=6, cap_mem=6, reserved_cpu=6))
+    pod = PodRow(name="default/a", node=NAMES[0], stage=Stage.HELD, cpu=2, charge_cpu=2)
+
+    assert judged(full_up, pod) == {NAMES[1]: Reason.CPU}
+    assert judged(full_up, pod, frozen=NAMES[0]) == {NAMES[1]: Reason.CPU}

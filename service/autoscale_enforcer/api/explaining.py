@@ -13,7 +13,7 @@ from autoscale_enforcer.model.rows import NodeRow, PodRow
 
 def explanation(mirror: Mirror, row: PodRow) -> dict[str, Any]:
     """What filter would say of the pod on each node of the ledger, as `mirror` has them."""
-    placement = Placement.of(mirror, sent=row, known=row, templates={})
+    placement = Placement.of(mirror, sent=row, known=row)
     nodes = sorted(mirror.nodes.items())
     return {
         "needs": amounts(placement.charge),

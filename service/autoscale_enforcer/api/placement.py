@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
+from autoscale_enforcer.ledger.freezes import EVERYWHERE
 from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.resources import NOTHING, Resources
 from autoscale_enforcer.model.rows import NodeRow, PodRow, newer
-from autoscale_enforcer.policy.fit import Reason, could_ever_fit, refusals, short_of
+from autoscale_enforcer.policy.fit import Reason, could_ever_fit, short_of
 
 UNRESOLVABLE = frozenset({Reason.TOO_SMALL, Reason.UNREADABLE, Reason.FROZEN})
 """No pod leaving a node changes these: kube-scheduler need not look for victims there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Offered nodes, each among one of the two."""
+
+    passed: Sequence[NodeName]
+    """In the order they were offered."""
+    refused: Mapping[NodeName, Reason]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +42,11 @@ class Placement:
     node that it might add would do."""
 
     @classmethod
-    def of(
-        cls,
-        mirror: Mirror,
-        *,
-        sent: PodRow,
-        known: PodRow | None,
-        templates: Mapping[NodeName, NodeRow],
-    ) -> Placement:
+    def of(cls, mirror: Mirror, *, sent: PodRow, known: PodRow | None) -> Placement:
         """`sent` is what the request says of the pod, `known` the ledger's row of it."""
         wanted = known if known and newer(known.rv, sent.rv) else sent
         own = known if known and known.holds else None
-        return cls(mirror, wanted, own, wanted.overcommit.charge(wanted.amount), templates)
+        return cls(mirror, wanted, own, wanted.overcommit.charge(wanted.amount))
 
     def node(self, name: NodeName) -> NodeRow | None:
         """The node in the ledger, else as the request describes it; None: neither."""
@@ -78,18 +82,39 @@ class Placement:
             had=self.held_on(name),
         )
 
-    def refusals(self, names: Collection[NodeName]) -> dict[NodeName, Reason]:
-        """Why the pod may not go to each of these nodes; left out: it may."""
-        if self.fixed_to or self.wanted.broken or not self.mirror.is_open:
-            return self._one_by_one(names)
-        found = refusals(names, self.mirror.rooms, self.charge, otherwise=self.why_not)
-        if self.own and self.own.node in names:
-            here = NodeName(self.own.node)
-            found.pop(here, None)
-            found |= self._one_by_one([here])
-        return found
+    def judge(
+        self, names: Sequence[NodeName], by_room: Mapping[NodeName, Reason | None]
+    ) -> Judgement:
+        """Each of these nodes by `why_not`; they must be distinct.
 
-    def _one_by_one(self, names: Collection[NodeName]) -> dict[NodeName, Reason]:
+        `by_room` is what every node that is present says to a pod of this charge that holds
+        nothing. Where nothing else counts, it is believed.
+        """
+        refused = self._refusals(names, by_room)
+        passed = [name for name in names if name not in refused] if refused else names
+        return Judgement(passed, refused)
+
+    def _refusals(
+        self, names: Sequence[NodeName], by_room: Mapping[NodeName, Reason | None]
+    ) -> dict[NodeName, Reason]:
+        freezes = self.mirror.freezes
+        is_open = self.mirror.is_settled and EVERYWHERE not in freezes
+        if self.fixed_to or self.wanted.broken or not is_open:
+            return self._one_by_one(names)
+        reasons = list(map(by_room.get, names, repeat(Reason.UNKNOWN_NODE)))
+        if any(reasons):
+            found = {name: reason for name, reason in zip(names, reasons, strict=True) if reason}
+        else:
+            found = {}
+        others = {name for name, reason in found.items() if reason is Reason.UNKNOWN_NODE}
+        special = {*freezes, self.own.node} if self.own else freezes.keys()
+        if special:
+            others.update(name for name in names if name in special)
+        for name in others:
+            found.pop(name, None)
+        return found | self._one_by_one(others)
+
+    def _one_by_one(self, names: Iterable[NodeName]) -> dict[NodeName, Reason]:
         reasons = ((name, self.why_not(name)) for name in names)
         return {name: reason for name, reason in reasons if reason}
 

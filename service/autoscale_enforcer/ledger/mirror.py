@@ -5,6 +5,8 @@ Never the truth: a filter reads it, a reserve decides again inside Redis.
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import islice
 from typing import Any
 
 from autoscale_enforcer.ledger.exchange import Call
@@ -13,6 +15,9 @@ from autoscale_enforcer.ledger.pipeline import Pipeline
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import NodeRow, Room
+
+CHANGES_KEPT = 10_000
+"""Of rows, the newest: whoever follows them and has missed more looks at every node again."""
 
 
 class Mirror:
@@ -27,6 +32,9 @@ class Mirror:
         self.rooms: dict[NodeName, Room] = {}
         """The same of those that are present, reduced to what a filter compares."""
         self._largest: Resources | None = None
+        self.revision = 0
+        """Raised by each row that is taken in."""
+        self._changed: deque[NodeName] = deque(maxlen=CHANGES_KEPT)
         self.freezes: dict[str, Freeze] = {}
         """By node, or EVERYWHERE."""
         self.is_suspect = True
@@ -53,11 +61,17 @@ class Mirror:
             )
         return self._largest
 
+    def changed_since(self, revision: int) -> set[NodeName] | None:
+        """Nodes that have come, changed or left since then; None: any may have."""
+        behind = self.revision - revision
+        if behind > len(self._changed):
+            return None
+        return set(islice(reversed(self._changed), behind))
+
     @property
-    def is_open(self) -> bool:
-        """No node is unsettled or frozen: room alone decides."""
-        is_settled = not self.is_suspect and self._pipeline.redis_us() >= self._settle_us
-        return is_settled and not self.freezes
+    def is_settled(self) -> bool:
+        """No node is unsettled."""
+        return not self.is_suspect and self._pipeline.redis_us() >= self._settle_us
 
     def is_unsettled(self, row: NodeRow) -> bool:
         """What was promised there before a loss may be missing: nothing may be placed yet."""
@@ -80,6 +94,8 @@ class Mirror:
         epoch, version, state, settle_ms, freezes, *pairs = rest
         if word == "FULL":
             self.nodes, self.rooms = {}, {}
+            self._changed.clear()
+            self.revision += 1
         for name, row in zip(pairs[::2], pairs[1::2], strict=True):
             self._put(NodeName(name.decode()), NodeRow.decode(row.decode()) if row else None)
         self._epoch, self.version = epoch.decode(), version
@@ -98,3 +114,5 @@ class Mirror:
         after = self.rooms.get(name)
         if (before or ())[2:] != (after or ())[2:]:
             self._largest = None  # another capacity
+        self._changed.append(name)
+        self.revision += 1

@@ -49,20 +49,32 @@ def version_problem(text: str) -> str:
 def first_bad_name(names: Sequence[str]) -> tuple[int, str] | None:
     """Position of the first that can be no name, with the reason; None where all can.
 
-    Thousands of node names come with every filter: the usual case, all good, costs one pass.
+    Thousands of node names come with every filter: the usual case, all good, is found without a
+    look at each.
     """
-    together = "".join(names)
+    lengths = set(map(len, names))
     if (
-        "" not in names
-        and NO_NAME not in names
-        and max(map(len, names), default=1) <= MAX_NAME_CHARACTERS
-        and together.isprintable()
-        and " " not in together
-        and "/" not in together
+        max(lengths, default=1) <= MAX_NAME_CHARACTERS
+        and 0 not in lengths
+        and (1 not in lengths or NO_NAME not in names)
+        and _may_be_named("".join(names))
     ):
         return None
     problems = ((index, name_problem(name)) for index, name in enumerate(names))
     return next(((index, problem) for index, problem in problems if problem), None)
+
+
+_GOOD_ASCII = bytes(
+    code for code in range(128) if chr(code).isprintable() and chr(code) not in " /"
+)
+
+
+def _may_be_named(text: str) -> bool:
+    """No character of it is one that names must not have."""
+    if text.isascii():
+        # What `isprintable` says of each, several times as fast.
+        return not text.encode().translate(None, delete=_GOOD_ASCII)
+    return text.isprintable() and " " not in text and "/" not in text
 
 
 def _problem(text: str, limit: int) -> str:

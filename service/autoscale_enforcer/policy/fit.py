@@ -6,7 +6,7 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 
 from autoscale_enforcer.model.ids import NodeName
@@ -59,35 +59,22 @@ def could_ever_fit(node: NodeRow, charge: Resources) -> bool:
     return short_of(capacity=node.capacity, taken=NOTHING, charge=charge) is None
 
 
-def refusals(
-    names: Iterable[NodeName],
-    rooms: Mapping[NodeName, Room],
-    charge: Resources,
-    *,
-    otherwise: Callable[[NodeName], Reason | None],
-) -> dict[NodeName, Reason]:
-    """Why a pod that holds nothing may not go to each of these nodes; left out: it may.
+def verdicts(rooms: Mapping[NodeName, Room], charge: Resources) -> dict[NodeName, Reason | None]:
+    """Why a pod that holds nothing may not go to each of these nodes; None: it may.
 
-    `could_ever_fit` and `short_of` for thousands of nodes at once. A node without a room is judged
-    by `otherwise`.
+    `could_ever_fit` and `short_of` for thousands of nodes at once.
     """
-    found: dict[NodeName, Reason] = {}
+    found: dict[NodeName, Reason | None] = {}
     cpu, mem = charge.cpu or _NOT_ASKED, charge.mem or _NOT_ASKED
-    for name in names:
-        room = rooms.get(name)
-        if room is None:
-            reason = otherwise(name)
-            if reason:
-                found[name] = reason
-            continue
-        cpu_left, mem_left, cap_cpu, cap_mem = room
-        if cpu > cpu_left or mem > mem_left:
-            if cpu > cap_cpu or mem > cap_mem:
-                found[name] = Reason.TOO_SMALL
-            elif cpu <= cpu_left:
-                found[name] = Reason.MEMORY
-            else:
-                found[name] = Reason.CPU if mem <= mem_left else Reason.BOTH
+    for name, (cpu_left, mem_left, cap_cpu, cap_mem) in rooms.items():
+        if cpu <= cpu_left and mem <= mem_left:
+            found[name] = None
+        elif cpu > cap_cpu or mem > cap_mem:
+            found[name] = Reason.TOO_SMALL
+        elif cpu <= cpu_left:
+            found[name] = Reason.MEMORY
+        else:
+            found[name] = Reason.CPU if mem <= mem_left else Reason.BOTH
     return found
 
 

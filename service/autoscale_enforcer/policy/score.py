@@ -5,10 +5,12 @@ Pure: no I/O, no clock, and the only randomness is what the caller hands in.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
-from autoscale_enforcer.config.scheduler_config import ScoreShape
+from autoscale_enforcer.config.scheduler_config import SchedulerConfig, ScoreShape
+from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.resources import Resources
+from autoscale_enforcer.model.rows import NodeRow
 
 MAX_SCORE = 10
 """kube-scheduler's MaxExtenderPriority, the best that it reckons with."""
@@ -21,15 +23,42 @@ Score = Callable[[int, int, int, int], int]
 """Capacity in CPU and memory, and what of it will be used: the node's score."""
 
 
-def scorer(
-    shape: ScoreShape, largest: Resources, pick: Callable[[int], int] | None = None
-) -> Score:
+def true_scores(
+    rows: Mapping[NodeName, NodeRow], charge: Resources, config: SchedulerConfig, largest: Resources
+) -> dict[NodeName, int]:
+    """How much each of these nodes is liked for a pod of this charge that it does not hold yet.
+
+    Whether the pod fits is not looked at. Ignored namespaces are no use of a node: their pods give
+    way.
+    """
+    found: dict[NodeName, int] = {}
+    score_by: dict[ScoreShape, Score] = {}
+    for name, node in rows.items():
+        shape = config.node_config(name).scoring
+        if shape not in score_by:
+            score_by[shape] = scorer(shape, largest)
+        found[name] = score_by[shape](
+            node.cap_cpu,
+            node.cap_mem,
+            node.reserved_cpu + charge.cpu,
+            node.reserved_mem + charge.mem,
+        )
+    return found
+
+
+def drawn(scores: Iterable[int], pick: Callable[[int], int]) -> list[int]:
+    """Scores that are randomised: `pick` is given each true score n and answers any of 1..n; it is
+    not asked about 0.
+    """
+    return [pick(score) if score else 0 for score in scores]
+
+
+def scorer(shape: ScoreShape, largest: Resources) -> Score:
     """Scores nodes for one pod: thousands in one call, so what they share is worked out here, once.
 
     A node's score is the lower of CPU's and memory's, from 1 to 10, and 0 where it has no CPU or no
     memory at all. Between, the nearest whole number counts, a half going up. `largest` is the
-    largest capacity of any node, CPU and memory each on its own. `pick`, where scores are to be
-    randomised, is given the true score n and answers any of 1..n; it is not asked about 0.
+    largest capacity of any node, CPU and memory each on its own.
     """
     worth = worth_by(shape)
     most_cpu, most_mem = largest.cpu, largest.mem
@@ -44,8 +73,7 @@ def scorer(
         if cap_mem < most_mem:
             mem *= cap_mem / most_mem
         rounded = int((min(mem, cpu)) * MAX_SCORE + 0.5 + _NOISE)
-        found = max(rounded, 1)
-        return pick(found) if pick else found
+        return max(rounded, 1)
 
     return score
 

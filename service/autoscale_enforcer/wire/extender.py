@@ -99,6 +99,11 @@ class _FilterResult(msgspec.Struct):
     error: str = msgspec.field(name="Error", default="")
 
 
+class _HostPriority(msgspec.Struct, gc=False):
+    host: NodeName = msgspec.field(name="Host")
+    score: int = msgspec.field(name="Score")
+
+
 _EXTENDER_ARGS = Envelope(_ExtenderArgs)
 _BINDING_ARGS = Envelope(_ExtenderBindingArgs)
 _RESERVE_ARGS = Envelope(_ReserveArgs)
@@ -159,7 +164,7 @@ def encode_filter_error(error: str) -> bytes:
 
 def encode_scores(scores: Mapping[NodeName, int]) -> bytes:
     """HostPriorityList, the answer of prioritize."""
-    return msgspec.json.encode([{"Host": node, "Score": score} for node, score in scores.items()])
+    return msgspec.json.encode(list(map(_HostPriority, scores, scores.values())))
 
 
 def encode_bind_answer(error: str = "") -> bytes:

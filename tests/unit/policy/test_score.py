@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from autoscale_enforcer.config.scheduler_config import ScoreShape
 from autoscale_enforcer.model.resources import Resources
-from autoscale_enforcer.policy.score import MAX_SCORE, scorer, worth_by
+from autoscale_enforcer.policy.score import MAX_SCORE, drawn, scorer, worth_by
 
 GIB = 1 << 30
 SHAPE = ScoreShape()
@@ -24,9 +23,8 @@ def score_node(
     capacity: Resources,
     used_after: Resources,
     largest: Resources,
-    pick: Callable[[int], int] | None = None,
 ) -> int:
-    score = scorer(shape, largest, pick)
+    score = scorer(shape, largest)
     return score(capacity.cpu, capacity.mem, used_after.cpu, used_after.mem)
 
 
@@ -75,37 +73,27 @@ def test_score_follows_use_and_size(capacity: Resources, used: Resources, expect
     assert scores == {expected}
 
 
-def test_score_varies_within_one_and_the_true_score_when_picked_at_random() -> None:
+def test_scores_vary_within_one_and_the_true_score_when_drawn_at_random() -> None:
     """The random spread was once worked out and thrown away (row 4)."""
     dice = random.Random(4)
-    scores = {
-        score_node(
-            capacity=BIG,
-            used_after=half(BIG),
-            largest=BIG,
-            pick=lambda best: dice.randint(1, best),
-        )
-        for _ in range(200)
-    }
 
-    assert scores == set(range(1, 9))
+    scores = drawn([8] * 200, lambda best: dice.randint(1, best))
+
+    assert set(scores) == set(range(1, 9))
+
+
+def test_a_score_of_zero_is_never_drawn_at_random() -> None:
+    def refuse(best: int) -> int:
+        raise AssertionError(f"asked about {best}")
+
+    assert drawn([0], refuse) == [0]
 
 
 @pytest.mark.parametrize(
     "capacity", [Resources(0, GIB), Resources(1000, 0)], ids=["no cpu", "no memory"]
 )
-def test_score_of_zero_is_never_picked_at_random(capacity: Resources) -> None:
-    def refuse(best: int) -> int:
-        raise AssertionError(f"asked about {best}")
-
-    score = score_node(
-        capacity=capacity,
-        used_after=Resources(),
-        largest=BIG,
-        pick=refuse,
-    )
-
-    assert score == 0
+def test_score_is_zero_where_one_of_the_two_is_missing(capacity: Resources) -> None:
+    assert score_node(capacity=capacity, used_after=Resources(), largest=BIG) == 0
 
 
 def test_score_takes_the_lower_of_cpu_and_memory() -> None:

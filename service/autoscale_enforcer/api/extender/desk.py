@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from autoscale_enforcer.api.http import in_time
-from autoscale_enforcer.api.placement import Placement
+from autoscale_enforcer.api.placement import Judgement, Placement
+from autoscale_enforcer.api.standings import Standings
 from autoscale_enforcer.cluster.binder import Binder, BindOrder
 from autoscale_enforcer.cluster.learner import NodeLearner
 from autoscale_enforcer.cluster.source import ClusterSource
@@ -24,6 +25,7 @@ from autoscale_enforcer.model.rows import NodeRow, PodRow, said_row
 from autoscale_enforcer.objects.nodes import read_node
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.vms import vm_owner
+from autoscale_enforcer.policy.fit import Reason
 from autoscale_enforcer.wire.nodes import OfferedNodes
 from autoscale_enforcer.wire.pods import PodReference, SentPod
 
@@ -48,8 +50,12 @@ class Desk:
     limits: LimitSettings
     """`answer_within` is what kube-scheduler is kept waiting at most; as many binds as `requests`
     are under way at once, those included that went on behind their answer."""
+    standings: Standings = field(init=False)
     _heard: OrderedDict[PodUid, PodRow] = field(default_factory=OrderedDict)
     _running: set[asyncio.Future[Any]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.standings = Standings(self.ledger.mirror)
 
     async def in_time(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives; TooLate where kube-scheduler would wait too long for it."""
@@ -117,31 +123,37 @@ class Desk:
         """What the last request that carried the pod said of it, at this replica."""
         return self._heard.get(uid)
 
-    async def place(self, fact: PodFact, offered: OfferedNodes | None = None) -> Placement:
-        """The pod against the nodes as they are now: one round trip, shared with other calls.
+    async def judge(self, fact: PodFact, offered: OfferedNodes) -> tuple[Placement, Judgement]:
+        """Which of the offered nodes are for the pod, as they are now.
 
-        Offered nodes that nobody knows cost a live read each, once in a while.
+        Nodes that nobody knows cost a live read each, once in a while.
         """
+        placement = await self.place(fact)
+        judgement = self._judgement(placement, offered)
+        refusals = judgement.refused.items()
+        unknown = [name for name, reason in refusals if reason is Reason.UNKNOWN_NODE]
+        if unknown:
+            await self.learner.learn(unknown)
+            placement = replace(placement, templates=self._templates(offered, unknown))
+            judgement = self._judgement(placement, offered)
+        return placement, judgement
+
+    def _judgement(self, placement: Placement, offered: OfferedNodes) -> Judgement:
+        return placement.judge(offered.names, self.standings.verdicts(placement.charge))
+
+    async def place(self, fact: PodFact) -> Placement:
+        """The pod against the nodes as they are now: one round trip, shared with other calls."""
         sent = self.say(fact)
         _, known, _ = await asyncio.gather(
             self.note(fact), self.ledger.read_pod(uid=fact.uid), self.ledger.mirror.refresh()
         )
-        templates: dict[NodeName, NodeRow] = {}
-        if offered is not None:
-            await self.learner.learn(offered.names)
-            templates = self._templates(offered)
-        return Placement.of(
-            self.ledger.mirror,
-            sent=sent,
-            known=known.row if known else None,
-            templates=templates,
-        )
+        return Placement.of(self.ledger.mirror, sent=sent, known=known.row if known else None)
 
-    def _templates(self, offered: OfferedNodes) -> dict[NodeName, NodeRow]:
-        if offered.whole is None:
-            return {}
+    def _templates(
+        self, offered: OfferedNodes, unknown: Iterable[NodeName]
+    ) -> dict[NodeName, NodeRow]:
         found = {}
-        for name in offered.names:
+        for name in unknown:
             document = None if name in self.ledger.mirror.nodes else offered.document(name)
             if document is None:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autoscale_enforcer.api.extender.desk import Desk
-from autoscale_enforcer.api.placement import UNRESOLVABLE, Placement
+from autoscale_enforcer.api.placement import UNRESOLVABLE, Judgement, Placement
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable, ObjectError, TooLate
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.policy.fit import Reason
@@ -28,15 +28,14 @@ async def _judge(desk: Desk, request: FilterRequest) -> bytes:
     fact = await desk.read_sent(request.pod)
     if isinstance(fact, ObjectError) or fact.problem:
         return _unreadable(request)
-    return _answer(request, await desk.place(fact, request.nodes))
+    return _answer(request, *await desk.judge(fact, request.nodes))
 
 
-def _answer(request: FilterRequest, placement: Placement) -> bytes:
+def _answer(request: FilterRequest, placement: Placement, judgement: Judgement) -> bytes:
     fixed = placement.fixed_to
     if fixed and fixed not in request.nodes.names:
         return encode_filter_error(f"{Reason.ELSEWHERE}: {fixed}")
-    refused = placement.refusals(request.nodes.names)
-    passed = [name for name in request.nodes.names if name not in refused]
+    passed, refused = judgement.passed, judgement.refused
     if not passed and Reason.UNSETTLED in refused.values():
         return encode_filter_error(Reason.UNSETTLED)
     failed: dict[NodeName, str] = {}
