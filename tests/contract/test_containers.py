@@ -120,6 +120,9 @@ def expect_service(extender: int, agent: int, admin: int, *, ready: str) -> None
     status, body, _ = call(agent, "/", {"pod": {}})
     if status != 400 or not body.startswith("protoVersion: is required"):
         raise Broken(f"agent: {status} {body}")
+    _, body, _ = call(admin, "/metrics")
+    if set(re.findall(r'ae_connections{door="(\w+)"}', body)) != {"extender", "agents", "admin"}:
+        raise Broken(f"metrics: {body}")
 
 
 def through(stack: Stack, ports: Ports) -> list[int]:

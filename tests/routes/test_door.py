@@ -17,7 +17,9 @@ from aiohttp import web
 from autoscale_enforcer.api.door.connection import Connection
 from autoscale_enforcer.api.door.front_door import FrontDoor
 from autoscale_enforcer.api.http import application, read_body, text_answer
+from autoscale_enforcer.api.metrics import Metrics
 from autoscale_enforcer.config.settings import LimitSettings
+from autoscale_enforcer.errors import Overloaded
 from tests.support.replica import until
 
 SOON = timedelta(milliseconds=500)
@@ -458,3 +460,40 @@ async def test_an_answer_during_a_drain_says_that_the_connection_ends(open_port:
 
     assert (await busy.reply())[1]["Connection"] == "close"
     await draining
+
+
+# Metrics
+
+
+async def test_metrics_tell_who_is_there_and_who_was_turned_away(open_port: OpenPort) -> None:
+    port = await open_port(answers=False, connections=3, requests=2)
+    full = await open_port(answers=False, connections=1)
+    metrics = Metrics()
+    metrics.watch_port("extender", port.door)
+    metrics.watch_port("agents", full.door)
+    await port.connect()
+    await port.ask_in_vain("127.0.0.2")
+    await port.ask_in_vain("127.0.0.3")
+    newcomer = await port.connect("127.0.0.4")
+    await full.ask_in_vain()
+    turned_away = await full.connect()
+    port.door.bodies.hold("127.0.0.1", 7)
+    with pytest.raises(Overloaded):
+        port.door.bodies.hold("127.0.0.1", 1 << 30)
+
+    assert await newcomer.ask() == 503
+    assert await turned_away.is_closed()
+
+    lines = set(metrics.text().decode().splitlines())
+    assert lines >= {
+        'ae_connections{door="extender"} 3.0',
+        'ae_connections{door="agents"} 1.0',
+        'ae_connections_evicted_total{door="extender"} 1.0',
+        'ae_connections_refused_total{door="extender"} 0.0',
+        'ae_connections_refused_total{door="agents"} 1.0',
+        'ae_requests_in_flight{door="extender"} 2.0',
+        'ae_requests_refused_total{door="extender"} 1.0',
+        'ae_large_body_bytes{door="extender"} 7.0',
+        'ae_large_bodies_refused_total{door="extender"} 1.0',
+    }
+    port.door.bodies.drop("127.0.0.1", 7)

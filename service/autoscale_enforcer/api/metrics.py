@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from autoscale_enforcer.api.door.front_door import FrontDoor
 from autoscale_enforcer.background import Background
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.ledger.freezes import EVERYWHERE
@@ -49,6 +50,8 @@ class Metrics:
             registry=self._registry,
         )
 
+        self._ports = dict[str, FrontDoor]()
+        self._registry.register(_Ports(self._ports))
         self._frozen = Gauge(
             "ae_frozen", "1: an operator has stopped all grants.", registry=self._registry
         )
@@ -78,6 +81,10 @@ class Metrics:
     ) -> None:
         """Read these at each scrape; `readings` by metric name, such as a watch's age."""
         self._registry.register(_State(is_leading, config, background, readings))
+
+    def watch_port(self, door: str, port: FrontDoor) -> None:
+        """Read at each scrape who is connected there, and what is worked on."""
+        self._ports[door] = port
 
     def watch_redis(self, noticed: Noticed) -> None:
         """Read at each scrape what this replica has seen of Redis."""
@@ -123,6 +130,21 @@ class _State(Collector):
             yield GaugeMetricFamily(f"ae_{name}", READINGS[name], value=value)
 
 
+class _Ports(Collector):
+    def __init__(self, ports: Mapping[str, FrontDoor]) -> None:
+        self._ports = ports
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """As it is now."""
+        for kind, families in OF_PORTS.items():
+            for name, (words, read) in families.items():
+                family = kind(f"ae_{name}", words, labels=["door"])
+                for door, port in self._ports.items():
+                    family.add_metric([door], read(port))
+                yield family
+
+
 class _Redis(Collector):
     def __init__(self, noticed: Noticed) -> None:
         self._noticed = noticed
@@ -134,6 +156,39 @@ class _Redis(Collector):
             count = getattr(self._noticed, name)
             yield CounterMetricFamily(f"ae_redis_{name}", words, value=count)
 
+
+OF_PORTS: dict[
+    type[GaugeMetricFamily | CounterMetricFamily],
+    dict[str, tuple[str, Callable[[FrontDoor], float]]],
+] = {
+    GaugeMetricFamily: {
+        "connections": ("Open at the door; --connections is the limit.", lambda p: p.places.taken),
+        "requests_in_flight": (
+            "Begun or about to be; --requests is the limit.",
+            lambda p: p.turns.count,
+        ),
+        "large_body_bytes": ("Held of large bodies.", lambda p: p.bodies.held),
+    },
+    CounterMetricFamily: {
+        "connections_evicted": (
+            "Connections ended because a newcomer needed the place.",
+            lambda p: p.places.evicted,
+        ),
+        "connections_refused": (
+            "Newcomers turned away, every connection being at work.",
+            lambda p: p.places.refused,
+        ),
+        "requests_refused": (
+            "Requests told to ask again, too many being in flight.",
+            lambda p: p.turns.refused,
+        ),
+        "large_bodies_refused": (
+            "Requests told to ask again, too many having large bodies.",
+            lambda p: p.bodies.refused,
+        ),
+    },
+}
+"""What a port tells of itself, by the kind of metric."""
 
 OF_REDIS = {
     "epochs": "New epochs of the books, the first not counted: a restart, a promotion, a build.",

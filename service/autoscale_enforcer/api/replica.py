@@ -148,6 +148,7 @@ async def _open_replica(stack: AsyncExitStack, opener: PortOpener, stop: asyncio
         token_file=settings.access.admin_token_file,
     )
     admin = await opener.open(stack, "admin", people)
+    metrics.watch_port("admin", admin.door)
     with contextlib.suppress(LedgerUnavailable):
         _refuse_newer(await ledger.look())
     background = await stack.enter_async_context(Background())
@@ -187,6 +188,8 @@ async def _open_replica(stack: AsyncExitStack, opener: PortOpener, stop: asyncio
     )
     extender = await opener.open(stack, "extender", schedulers)
     agent = await opener.open(stack, "agent", agents)
+    metrics.watch_port("extender", extender.door)
+    metrics.watch_port("agents", agent.door)
     await _until_built(ledger)
     built.set()
     ports = bound_ports(extender, agent, admin)

@@ -21,10 +21,13 @@ class Bodies:
         self._held: Counter[str] = Counter()
         self.held = 0
         """Bytes."""
+        self.refused = 0
+        """How many there was no room for."""
 
     def hold(self, address: str, size: int) -> None:
         """So many bytes more; Overloaded where there is no room for them."""
         if self.held + size > self._limit or self._held[address] + size > self._share:
+            self.refused += 1
             raise Overloaded("too many large bodies at once: ask again")
         self._held[address] += size
         self.held += size

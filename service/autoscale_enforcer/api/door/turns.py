@@ -32,10 +32,13 @@ class Turns:
         self._is_round_open = False
         self.count = 0
         """Begun, or waiting to be."""
+        self.refused = 0
+        """How many were told to ask again."""
 
     def check(self, address: str) -> None:
         """Overloaded where the address could not begin another request now."""
         if self.count >= self._limit or self._running[address] >= self._share:
+            self.refused += 1
             raise Overloaded("too many requests at once: ask again")
 
     async def begin(self, address: str) -> None:
