@@ -1,33 +1,25 @@
-"""One request to the API server: who we are, how long it may take, what went wrong.
+"""One request to the API server over aiohttp: who we are, how long it may take, what went wrong.
 
-Reads go over aiohttp, writes over `quick`. Nothing of aiohttp leaves this module but the stream of
-a watch, which `client` reads by `next_chunk`.
+Nothing of aiohttp leaves this module but the stream of a watch, which `client` reads by
+`next_chunk`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
 
 import aiohttp
 from yarl import URL
 
 from autoscale_enforcer.cluster.kubernetes.access import Access
-from autoscale_enforcer.cluster.kubernetes.quick import QuickLines
 from autoscale_enforcer.errors import ClusterUnavailable
 
 USER_AGENT = "AutoscaleEnforcer"
-_HEADERS = {
-    "User-Agent": USER_AGENT,
-    "Accept": "application/json",
-    # Unpacking megabytes would cost the event loop more than they cost the network.
-    "Accept-Encoding": "identity",
-}
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """Seconds, seconds, times: a peer whose machine is gone is noticed after half a minute."""
 
@@ -68,12 +60,6 @@ class Answer:
     body: bytes
 
 
-_Found = TypeVar("_Found", Answer, aiohttp.ClientResponse)
-
-_PROBLEMS = (aiohttp.ClientError, OSError, ValueError, EOFError, asyncio.LimitOverrunError)
-"""What stands for an answer that did not come, or cannot be read."""
-
-
 class Transport:
     """The connections to one API server. To be opened before the first request."""
 
@@ -81,20 +67,21 @@ class Transport:
         self.settings = settings
         self._access = access
         self._session: aiohttp.ClientSession | None = None
-        self._quick: QuickLines | None = None
 
     def open(self) -> None:
         """Make ready; nothing is sent yet."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(socket_factory=_socket), headers=_HEADERS
+            connector=aiohttp.TCPConnector(socket_factory=_socket),
+            headers={
+                "User-Agent": USER_AGENT,
+                "Accept": "application/json",
+                # Unpacking megabytes would cost the event loop more than they cost the network.
+                "Accept-Encoding": "identity",
+            },
         )
-        if self._access.proxy is None:
-            self._quick = QuickLines(self._access, connect=self.settings.connect)
 
     async def close(self) -> None:
         """Give up the connections."""
-        if self._quick is not None:
-            self._quick.close()
         if self._session is not None:
             await self._session.close()
 
@@ -106,7 +93,9 @@ class Transport:
         """
         with _our_errors(asked):
             async with asyncio.timeout(within.total_seconds()):
-                return await self._as_ourselves(lambda own: self._answer_to(request, own))
+                response = await self._send(request, sock_read=None)
+                async with response:
+                    return await _whole(response)
 
     @asynccontextmanager
     async def stream(
@@ -119,9 +108,7 @@ class Transport:
         within = self.settings.request.total_seconds()
         with _our_errors(asked):
             async with asyncio.timeout(within):
-                response = await self._as_ourselves(
-                    lambda own: self._send(request, own, sock_read=idle.total_seconds())
-                )
+                response = await self._send(request, sock_read=idle.total_seconds())
         try:
             if response.status == 200:
                 yield response.content
@@ -133,36 +120,28 @@ class Transport:
         finally:
             response.close()
 
-    async def _as_ourselves(self, send: Callable[[dict[str, str]], Awaitable[_Found]]) -> _Found:
-        """What `send` gets for the headers that say who we are."""
+    async def _send(self, request: Request, *, sock_read: float | None) -> aiohttp.ClientResponse:
         credentials = self._access.credentials
         authorization = await credentials.authorization()
-        found = await send(_own_headers(authorization))
-        if found.status == 401 and await credentials.renew(authorization):
-            if isinstance(found, aiohttp.ClientResponse):
-                found.close()
-            found = await send(_own_headers(await credentials.authorization()))
-        return found
+        response = await self._send_as(authorization, request, sock_read)
+        if response.status == 401 and await credentials.renew(authorization):
+            response.close()
+            authorization = await credentials.authorization()
+            response = await self._send_as(authorization, request, sock_read)
+        return response
 
-    async def _answer_to(self, request: Request, own: dict[str, str]) -> Answer:
-        if self._quick is None or request.content is None:
-            async with await self._send(request, own, sock_read=None) as response:
-                return await _whole(response)
-        headers = _HEADERS | own | {"Content-Type": request.content_type}
-        return Answer(
-            *await self._quick.ask(request.method, request.path, headers, request.content)
-        )
-
-    async def _send(
-        self, request: Request, own: dict[str, str], *, sock_read: float | None
+    async def _send_as(
+        self, authorization: str, request: Request, sock_read: float | None
     ) -> aiohttp.ClientResponse:
         if self._session is None:
             raise ClusterUnavailable("the client is not open")
-        content_type = {"Content-Type": request.content_type} if request.content_type else {}
+        headers = {"Authorization": authorization} if authorization else {}
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
         return await self._session.request(
             request.method,
             URL(self._access.server + request.path, encoded=True),
-            headers=own | content_type,
+            headers=headers,
             data=request.content,
             # Also so that a token goes nowhere else.
             allow_redirects=False,
@@ -178,10 +157,6 @@ class Transport:
         )
 
 
-def _own_headers(authorization: str) -> dict[str, str]:
-    return {"Authorization": authorization} if authorization else {}
-
-
 @contextmanager
 def _our_errors(asked: str) -> Iterator[None]:
     """Turns what aiohttp raises into ClusterUnavailable; `asked` says what for."""
@@ -189,7 +164,7 @@ def _our_errors(asked: str) -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise ClusterUnavailable(f"{asked}: no answer in time") from error
-    except _PROBLEMS as error:
+    except (aiohttp.ClientError, OSError, ValueError) as error:
         raise ClusterUnavailable(f"{asked}: {str(error) or type(error).__name__}") from error
 
 
