@@ -81,7 +81,7 @@ _CPU = _Kind("cpu", cpu_nano, MAX_CPU_MILLI * NANO_PER_MILLI)
 _MEMORY = _Kind("memory", mem_nano, MAX_MEM_BYTES * NANO)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Rule:
     """The rule for one resource of one pod."""
 
@@ -145,7 +145,7 @@ class _Rule:
 
 
 def _reported(status: PodStatus) -> dict[str | None, tuple[str, ContainerStatus]]:
-    """The status of each container by its name, with its path."""
+    """The status of each container that tells of resources, by its name, with its path."""
     return {
         each.name: (f"status.{field}[{index}]", each)
         for field, statuses in (
@@ -153,6 +153,7 @@ def _reported(status: PodStatus) -> dict[str | None, tuple[str, ContainerStatus]
             ("initContainerStatuses", status.init_container_statuses),
         )
         for index, each in enumerate(statuses or ())
+        if each.resources is not None or each.allocated_resources is not None
     }
 
 

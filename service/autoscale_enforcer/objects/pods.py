@@ -15,9 +15,12 @@ from autoscale_enforcer.objects.vms import read_vm, vm_owner
 DEFAULT_NAMESPACE = "default"
 
 
-def read_pod(pod: PodObject, vm: VmObject | None = None) -> PodFact:
+def read_pod(
+    pod: PodObject, vm: VmObject | None = None, *, labels: dict[str, str] | None = None
+) -> PodFact:
     """The pod as this version of its object says; `vm` is the VirtualMachine it runs, if known.
 
+    `labels` are kept in the place of its own, where they are given.
     A VM whose own data cannot be read gives a fact with a `problem`. Requests that cannot be read
     raise ObjectError with their path, save for a finished pod: that one holds nothing anyway. So
     do names, a UID or a version that the ledger's rows cannot hold.
@@ -38,7 +41,7 @@ def read_pod(pod: PodObject, vm: VmObject | None = None) -> PodFact:
         requests=NOTHING if finished else pod_requests(pod),
         vm=vm_fact,
         problem=problem,
-        labels=metadata.labels or {},
+        labels=(metadata.labels or {}) if labels is None else labels,
     )
 
 

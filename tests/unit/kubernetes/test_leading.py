@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -80,6 +81,26 @@ async def test_changes_during_a_build_are_in_what_is_published(
 
     await live.until_at("u2", "bound n1")
     await live.until_at("u1", "unknown")
+
+
+async def test_nothing_is_collected_while_the_first_pods_are_in_memory(
+    start_live: StartLive, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each full collection walked all of them, and stopped the process for so long."""
+    live = await start_live()
+    api.store.create("pods", pod("web", node="n1", uid="u1", cpu="2"))
+    load, usual, thresholds = Ledger.load_pods, gc.get_threshold(), list[int]()
+
+    async def watched(self: Ledger, *facts: Any, **more: Any) -> Any:
+        thresholds.append(gc.get_threshold()[2])
+        return await load(self, *facts, **more)
+
+    monkeypatch.setattr(Ledger, "load_pods", watched)
+
+    await live.lead()
+
+    assert min(thresholds) > 1_000_000
+    assert gc.get_threshold() == usual
 
 
 @pytest.mark.parametrize("way", ["load_pods", "put_node"])

@@ -6,7 +6,7 @@ One object that cannot be read never costs the others: it is handed on as a BadO
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -24,6 +24,9 @@ class KubeObject(Protocol):
 
     metadata: Metadata | None
 
+
+READ_AT_ONCE = 4 << 20
+"""Bytes of a page that are decoded in one go; 500 pods of 5 KiB take less, and some 4 ms."""
 
 K = TypeVar("K", bound=KubeObject)
 T = TypeVar("T")
@@ -87,6 +90,8 @@ class Page(Generic[K]):
     """Of the whole list."""
     begins: bool
     """The first part: whatever came before counts no more, for the list had to begin again."""
+    next_page: str = ""
+    """What asks for the next part; empty: this was the last."""
 
 
 @dataclass(slots=True)
@@ -121,11 +126,11 @@ class _ListMetadata(KubeStruct):
     next: str | None = msgspec.field(default=None, name="continue")
 
 
-class ListBody(KubeStruct):
-    """A list whose objects are still text."""
+class ListBody(KubeStruct, Generic[T]):
+    """A list; the objects of a `ListBody[Raw]` are still text."""
 
     metadata: _ListMetadata | None = None
-    items: list[msgspec.Raw] | None = None
+    items: list[T] | None = None
 
     @property
     def resource_version(self) -> str:
@@ -164,16 +169,39 @@ def read_object(asked: str, body: bytes, kind: type[K]) -> K:
     return found
 
 
-def read_list(asked: str, body: bytes) -> ListBody:
-    """The list, its objects not yet decoded; raises ClusterUnavailable where it is none."""
-    try:
-        found = decode(body, ListBody)
-    except ObjectError as error:
-        raise ClusterUnavailable(f"{asked}: the answer is no list: {error}") from error
-    if not found.resource_version:
+async def read_page(asked: str, body: bytes, kind: type[K], *, begins: bool) -> Page[K]:
+    """A part of a list; raises ClusterUnavailable where it is none."""
+    found = _read_at_once(body, kind)
+    if found is not None:
+        page = Page(found.items or [], [], found.resource_version, begins, found.next_page)
+    else:
+        raw = _read_raw(asked, body)
+        page = await read_items(raw.items or (), kind)
+        page = replace(
+            page, resource_version=raw.resource_version, begins=begins, next_page=raw.next_page
+        )
+    if not page.resource_version:
         # Else any other JSON would be a list of nothing, and all that is known gone.
         raise ClusterUnavailable(f"{asked}: the answer is no list: it has no resourceVersion")
-    return found
+    return page
+
+
+def _read_at_once(body: bytes, kind: type[K]) -> ListBody[K] | None:
+    """The list with its objects; None where one cannot be read, or where it would take too long."""
+    if len(body) > READ_AT_ONCE:
+        return None
+    whole: type[ListBody[K]] = ListBody[kind]  # type: ignore[valid-type]
+    try:
+        return decode(body, whole)
+    except ObjectError:
+        return None
+
+
+def _read_raw(asked: str, body: bytes) -> ListBody[msgspec.Raw]:
+    try:
+        return decode(body, ListBody[msgspec.Raw])
+    except ObjectError as error:
+        raise ClusterUnavailable(f"{asked}: the answer is no list: {error}") from error
 
 
 async def read_items(items: Iterable[msgspec.Raw], kind: type[K]) -> Page[K]:

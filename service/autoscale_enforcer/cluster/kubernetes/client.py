@@ -22,9 +22,8 @@ from autoscale_enforcer.cluster.kubernetes.answers import (
     Reply,
     WatchEvent,
     read_event,
-    read_items,
-    read_list,
     read_object,
+    read_page,
 )
 from autoscale_enforcer.cluster.kubernetes.budget import ReadBudget
 from autoscale_enforcer.cluster.kubernetes.failures import Expired, read_status, refusal
@@ -97,15 +96,15 @@ class KubeApi:
             request = Request("GET", with_query(path, **query))
             answer = await self._transport.call(asked, request, within=self.settings.page)
             try:
-                body = read_list(asked, _good(asked, answer))
+                body = _good(asked, answer)
             except Expired:
                 if not token:
                     raise
                 token, expired, begins = "", expired + 1, True
                 continue
-            page = await read_items(body.items or (), kind)
-            yield Page(page.items, page.bad, body.resource_version, begins=begins)
-            token, begins = body.next_page, False
+            page = await read_page(asked, body, kind, begins=begins)
+            yield page
+            token, begins = page.next_page, False
 
     async def list_all(self, path: str, kind: type[K]) -> Listing[K]:
         """A whole list, as `list_pages` gives it."""

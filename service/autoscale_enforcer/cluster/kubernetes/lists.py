@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -31,13 +32,28 @@ async def read_whole(
     """
     listing: Listing[T] = Listing()
     pages = api.list_pages(path, kind, limit=page_size, metered=False)
-    async with aclosing(pages):
-        async for page in pages:
+    async with aclosing(pages), aclosing(_one_ahead(pages)) as ahead:
+        async for page in ahead:
             if page.begins:
                 listing = Listing(resource_version=page.resource_version)
             await _read_page(page, listing, read)
             on_page()
     return listing
+
+
+async def _one_ahead(
+    pages: AsyncGenerator[Page[K], None],
+) -> AsyncGenerator[Page[K], None]:
+    """The same pages; the API server makes the next one while this one is read."""
+    coming = asyncio.ensure_future(anext(pages, None))
+    try:
+        while page := await coming:
+            coming = asyncio.ensure_future(anext(pages, None))
+            await asyncio.sleep(0)  # It is asked for now, not after what the reader does first.
+            yield page
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
 
 
 async def _read_page(page: Page[K], listing: Listing[T], read: Callable[[K], T]) -> None:

@@ -47,7 +47,7 @@ from autoscale_enforcer.objects.shapes import (
     PodObject,
     VmObject,
 )
-from autoscale_enforcer.turns import Turns
+from autoscale_enforcer.turns import FullCollections, Turns
 
 log = logging.getLogger(__name__)
 
@@ -108,8 +108,9 @@ class Reconciler(Telling):
         """Load everything beside the books; later changes wait for `go_live`."""
         config = self._config.version
         await self._claim()
-        await self._follow(is_build=True)
-        await self._until(self._load(leader))
+        with FullCollections.held_off():
+            await self._follow(is_build=True)
+            await self._until(self._load(leader))
         self._compared_at, self._compared_with = time.monotonic(), config
 
     async def _load(self, leader: Leadership) -> None:

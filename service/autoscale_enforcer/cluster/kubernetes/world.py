@@ -44,11 +44,11 @@ class World:
     def look_at(self, pod: PodObject) -> PodFact:
         """As `read_pod`, and nothing is remembered."""
         key = vm_key(pod)
-        fact = read_pod(pod, self._vms.get(key))
         if not key[1]:
-            return replace(fact, labels={})
+            return read_pod(pod, labels={})
+        fact = read_pod(pod, self._vms.get(key), labels={VM_NAME_LABEL: key[1]})
         moves = fact.full_name in self._moving.values()
-        return replace(fact, labels={VM_NAME_LABEL: key[1]}, migration_source=moves)
+        return replace(fact, migration_source=True) if moves else fact
 
     def read_again(self, fact: PodFact) -> PodFact:
         """The pod with its VM as that is now, where it runs one; else the fact itself.
