@@ -101,8 +101,20 @@ def test_names_of_config_maps_are_theirs_alone(manifests: list[Object]) -> None:
     assert maps & limited == {config_map.NAME}
 
 
-def test_nobody_is_handed_a_secret(manifests: list[Object]) -> None:
-    assert "secret" not in json.dumps(manifests).lower()
+def test_nobody_is_handed_a_secret_but_the_admin_token(
+    manifests: list[Object], template: Object
+) -> None:
+    """Which may be made later: orders are refused while it is not there."""
+    (token,) = template["spec"]["volumes"]
+    (mount,) = container(template)["volumeMounts"]
+    file = Path(environment(manifests, template)["AE_ADMIN_TOKEN_FILE"])
+
+    assert token["secret"] == {"secretName": "autoscale-enforcer-admin", "optional": True}
+    assert (mount["name"], Path(mount["mountPath"])) == (token["name"], file.parent)
+    readme = (DEPLOY / "README.md").read_text()
+    assert f"secret generic {token['secret']['secretName']} --from-file={file.name}\n" in readme
+    others = json.dumps(manifests).replace(json.dumps(token), "").lower()
+    assert "secret" not in others
 
 
 # Pods
@@ -143,7 +155,7 @@ def test_pods_are_restricted(manifests: list[Object]) -> None:
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"}, name
         volumes = {kind for volume in spec.get("volumes", []) for kind in volume.keys() - {"name"}}
-        assert volumes <= {"configMap"}, name
+        assert volumes <= {"configMap", "secret"}, name
     for name, each in containers(manifests):
         assert each["securityContext"] == {
             "allowPrivilegeEscalation": False,

@@ -96,7 +96,7 @@ def test_overlay_in_the_readme_does_what_it_says(tmp_path: Path) -> None:
 
     template = pod_templates(rendered)[ENFORCER]
     found = environment(rendered, template)
-    (mount,) = container(template)["volumeMounts"]
+    _, mount = container(template)["volumeMounts"]
     assert container(template)["image"] != "autoscale-enforcer:dev"
     assert one(rendered, "ConfigMap", config_map.NAME)["data"] == {config_map.KEYS[0]: "other"}
     assert found["AE_REDIS_URL"].startswith("rediss://")
@@ -115,7 +115,7 @@ def test_tls_in_the_readme_does_what_it_says(tmp_path: Path) -> None:
 
     template = pod_templates(rendered)[ENFORCER]
     found = environment(rendered, template)
-    (mount,) = container(template)["volumeMounts"]
+    _, mount = container(template)["volumeMounts"]
     files = [value for name, value in found.items() if name.endswith(("CERT_FILE", "KEY_FILE"))]
     assert len(files) == 2
     assert {Path(file).parent for file in files} == {Path(mount["mountPath"])}

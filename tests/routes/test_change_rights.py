@@ -71,7 +71,7 @@ def token_file(tmp_path: Path) -> Path:
 
 def put(file: Path, content: str | None) -> None:
     """This content, or no file."""
-    file.unlink()
+    file.unlink(missing_ok=True)
     if content is not None:
         file.write_text(content)
 
@@ -140,9 +140,25 @@ async def test_another_token_in_the_file_counts_at_once(
     assert (await door.change("Bearer other"))[0] == 200
 
 
-@pytest.mark.parametrize("content", [None, "", "two words"])
+@pytest.mark.parametrize("sent", ["Bearer ", "Bearer hush", "Bearer None"])
+async def test_a_file_that_is_made_later_lets_changes_in_from_then_on(
+    open_door: OpenDoor, token_file: Path, sent: str
+) -> None:
+    """As of a Secret that is optional, and made or taken away while replicas run."""
+    put(token_file, None)
+    door = await open_door(token_file)
+
+    status, text = await door.change(sent)
+    put(token_file, "hush")
+
+    assert (status, door.changes) == (403, 0)
+    assert "--admin-token-file" in text
+    assert await door.change("Bearer hush") == (200, "changed")
+
+
+@pytest.mark.parametrize("content", ["", "two words"])
 async def test_a_file_that_holds_no_token_any_more_lets_nobody_in(
-    open_door: OpenDoor, token_file: Path, content: str | None
+    open_door: OpenDoor, token_file: Path, content: str
 ) -> None:
     door = await open_door(token_file)
 

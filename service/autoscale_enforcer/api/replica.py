@@ -32,8 +32,8 @@ from autoscale_enforcer.cluster.sweep import Sweeper
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import (
     Settings,
+    find_token,
     read_secret,
-    read_token,
 )
 from autoscale_enforcer.errors import ConfigError, LedgerUnavailable, LedgerUnfit
 from autoscale_enforcer.ledger.calls import LedgerSettings
@@ -93,8 +93,9 @@ async def run_replica(
     `on_ready` is called once the ledger is built and every port answers. Raises ConfigError
     before anything is opened where a file cannot be used.
     """
-    if settings.access.admin_token_file:
-        read_token(settings.access.admin_token_file)
+    token_file = settings.access.admin_token_file
+    if token_file and find_token(token_file) is None:
+        log.warning("nobody changes anything over the admin port: there is no %s yet", token_file)
     opener = PortOpener.of(settings)
     async with AsyncExitStack() as stack:
         opening = asyncio.ensure_future(_open_replica(stack, opener, stop))

@@ -24,6 +24,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _DEFAULTS = Settings()
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE_AT_TIMES = click.Path(dir_okay=False, path_type=Path)
+"""One that may be made while we run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +166,9 @@ SERVE_FLAGS = (
          "reviews them."),
     Flag("access.agent_audience", "--agent-audience", "NAME", str,
          "That these tokens must be made for; else the API server's own."),
-    Flag("access.admin_token_file", "--admin-token-file", "FILE", _FILE,
-         "Holds the token that changes over the admin port must carry; without it nobody changes "
-         "anything there."),
+    Flag("access.admin_token_file", "--admin-token-file", "FILE", _FILE_AT_TIMES,
+         "Holds the token that changes over the admin port must carry; without it, or while it is "
+         "not there, nobody changes anything there."),
     Flag("holds.lifetime", "--hold-lifetime", "DURATION", values.duration,
          "Of a reservation that is not bound yet, until it is looked into."),
     Flag("holds.sweep_every", "--sweep-every", "DURATION", values.duration,

@@ -65,6 +65,11 @@ def read_token(file: Path) -> Secret:
     return token
 
 
+def find_token(file: Path) -> Secret | None:
+    """As `read_token`; None where there is no such file, as of a Secret that is not made yet."""
+    return read_token(file) if file.exists() else None
+
+
 def parse_compute_unit(text: str) -> Resources:
     """`250m/1Gi` as CPU and memory; raises ConfigError with every part that is wrong."""
     cpu, slash, mem = text.partition("/")
