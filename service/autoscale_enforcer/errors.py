@@ -63,12 +63,8 @@ class Overloaded(ServiceError):
 class LedgerUnavailable(ServiceError):
     """No answer from the ledger: Redis is away, slow, or its books are not built.
 
-    `may_have_applied` tells whether the change may be in the books all the same.
+    The change may be in the books all the same: with its stamp it may be asked for again.
     """
-
-    def __init__(self, reason: str, *, may_have_applied: bool = False) -> None:
-        super().__init__(reason)
-        self.may_have_applied = may_have_applied
 
 
 class LedgerUnfit(LedgerUnavailable):

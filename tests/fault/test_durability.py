@@ -150,13 +150,11 @@ async def test_change_that_the_replica_lacks_is_not_told(
 ) -> None:
     pair.pause()
 
-    with pytest.raises(LedgerUnavailable, match="0 of 1 replicas") as held:
+    with pytest.raises(LedgerUnavailable, match="0 of 1 replicas"):
         await reserve(hasty)
-    with pytest.raises(LedgerUnavailable, match="0 of 1 replicas") as grown:
+    with pytest.raises(LedgerUnavailable, match="0 of 1 replicas"):
         await grow(hasty)
 
-    assert held.value.may_have_applied
-    assert grown.value.may_have_applied
     assert await books.pod("u1") is not None
     assert hasty.pipeline.noticed.unwaited == 2
     pair.resume()
@@ -276,10 +274,8 @@ async def test_primary_demoted_while_it_waits_tells_nothing(
     with pair.primary.client() as client:
         client.replicaof("127.0.0.1", pair.replica.port)
 
-    with pytest.raises(LedgerUnavailable) as failed:
+    with pytest.raises(LedgerUnavailable):
         await refused
-
-    assert failed.value.may_have_applied
     pair.resume()
 
 

@@ -210,6 +210,10 @@ def test_check_config_takes_what_releases_shipped(file: Path) -> None:
     assert f"Its format is the one with `{found['format']}`." in text.stdout
     for unused in found["unusedFields"]:
         assert unused in text.stdout.splitlines()[-1]
+    assert found["withoutEffect"] == [
+        *("migrateVms", "nodeMetricLabels", "cpuWatermark", "memoryWatermark"),
+    ]
+    assert "\nWithout effect yet: migrate VMs, metric labels, CPU watermark, memory" in text.stdout
 
 
 def test_check_config_shows_what_an_override_changes() -> None:

@@ -186,6 +186,15 @@ async def test_orders_are_refused_before_they_are_sent(
     assert "--admin-token-file: " in bad_token.output
 
 
+@pytest.mark.parametrize("name", ["web", "a/b/c", "/b", "a/"])
+async def test_release_of_what_is_no_name_is_wrong_use(run: Run, name: str) -> None:
+    """It was sent, and refused as by the service: exit code 4, where `explain` ended with 2."""
+    result = await run("release", name, *REASON)
+
+    assert result.exit_code == 2
+    assert f"{name!r} is not NAMESPACE/NAME" in result.output
+
+
 @pytest.mark.parametrize("command", ["freeze", "thaw", "reconcile", "release a/b"])
 async def test_orders_with_another_token_are_refused_by_the_service(
     run: Run, tmp_path: Path, command: str

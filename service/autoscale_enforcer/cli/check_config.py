@@ -22,8 +22,9 @@ from autoscale_enforcer.model.resources import NOTHING, Resources
 HELP = """Check a scheduler config file and show what it means.
 
 FILE holds the JSON that is in the ConfigMap `scheduler-plugin-config`, in any of the three formats
-that NeonVM's scheduler plugin has published. Prints what the service makes of it, and which of its
-fields mean nothing to this service; or every problem, each behind its JSON path. - reads stdin.
+that NeonVM's scheduler plugin has published. Prints what the service makes of it, which of its
+settings have no effect yet, and which fields mean nothing to this service; or every problem, each
+behind its JSON path. - reads stdin.
 
 \b
 Examples:
@@ -33,6 +34,14 @@ Examples:
 """
 
 Line = tuple[str, str]
+
+WITHOUT_EFFECT = {
+    "migrate VMs": "migrateVms",
+    "metric labels": "nodeMetricLabels",
+    "CPU watermark": "cpuWatermark",
+    "memory watermark": "memoryWatermark",
+}
+"""What is read and checked, and not used yet: as people and as programs are told."""
 
 
 @click.command("check-config", help=HELP, epilog=exit_code_table())
@@ -76,6 +85,7 @@ def _text(file: str, config: SchedulerConfig) -> str:
             "",
             *(f"  {name.ljust(width)}  {meaning}".rstrip() for name, meaning in lines),
             "",
+            f"Without effect yet: {', '.join(WITHOUT_EFFECT)}",
             f"Fields that mean nothing to this service: {unused}",
         ]
     )
@@ -126,6 +136,7 @@ def _document(config: SchedulerConfig) -> dict[str, Any]:
             {"nodes": list(override.nodes), **_node_document(override.config)}
             for override in config.overrides
         ],
+        "withoutEffect": list(WITHOUT_EFFECT.values()),
         "unusedFields": list(config.unused_fields),
         "problems": [],
     }

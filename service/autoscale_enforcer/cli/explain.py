@@ -8,8 +8,8 @@ from collections import Counter
 import click
 import msgspec
 
-from autoscale_enforcer.cli import admin_client
-from autoscale_enforcer.cli.exit_codes import ExitCode, WrongUseError, exit_code_table
+from autoscale_enforcer.cli import admin_client, values
+from autoscale_enforcer.cli.exit_codes import ExitCode, exit_code_table
 from autoscale_enforcer.cli.node_table import Amount, show_cpu_amount, show_memory_amount
 from autoscale_enforcer.cli.options import admin_option, json_option
 
@@ -50,7 +50,7 @@ class ExplainAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @click.command("explain", help=HELP, epilog=exit_code_table())
-@click.argument("pod")
+@click.argument("pod", type=values.pod)
 @click.option("--node", metavar="NAME", help="Only this node.")
 @admin_option
 @json_option
@@ -59,8 +59,6 @@ def explain(
     ctx: click.Context, *, pod: str, node: str | None, admin_url: str, as_json: bool
 ) -> None:
     """Ask, print, and tell by the exit code."""
-    if pod.count("/") != 1:
-        raise WrongUseError(f"{pod!r} is not NAMESPACE/NAME")
     query = f"?node={node}" if node else ""
     body = admin_client.get(admin_url, f"/api/v1/explain/{pod}{query}")
     answer = admin_client.read(body, ExplainAnswer, admin_url=admin_url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from autoscale_enforcer.cli import admin_client
+from autoscale_enforcer.cli import admin_client, values
 from autoscale_enforcer.cli.exit_codes import exit_code_table
 from autoscale_enforcer.cli.node_table import show_cpu_amount, show_memory_amount
 from autoscale_enforcer.cli.order_options import Given, order_options
@@ -45,7 +45,7 @@ class ReleaseAnswer(msgspec.Struct, frozen=True):
 
 
 @click.command("release", help=HELP, epilog=exit_code_table())
-@click.argument("pod")
+@click.argument("pod", type=values.pod)
 @order_options
 def release(*, given: Given, pod: str) -> None:
     """Order it, and say what is free now."""

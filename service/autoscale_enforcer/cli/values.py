@@ -55,6 +55,14 @@ def compute_unit(text: str) -> Resources:
         raise click.BadParameter("; ".join(error.problems)) from error
 
 
+def pod(text: str) -> str:
+    """A pod, as NAMESPACE/NAME."""
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise click.BadParameter(f"{text!r} is not NAMESPACE/NAME")
+    return text
+
+
 def own_ports(text: str) -> OwnPorts:
     """Three ports, such as 0,0,0."""
     try:

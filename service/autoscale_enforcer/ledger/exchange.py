@@ -133,9 +133,7 @@ class Exchange:
                     raise
                 await self._link.forget()
                 if is_last:
-                    raise LedgerUnavailable(
-                        f"Redis cannot be reached: {why(error)}", may_have_applied=bool(calls)
-                    ) from error
+                    raise LedgerUnavailable(f"Redis cannot be reached: {why(error)}") from error
             else:
                 await self._doubt()
                 found = {id(call): answer for call, answer in zip(waiting, answers, strict=True)}
@@ -176,8 +174,7 @@ class Exchange:
         after = [await wire.read() for _ in tail]
         if isinstance(guard, Exception):
             # What came behind it may have run all the same, as when memory was freed meanwhile.
-            has_run = not all(isinstance(answer, Exception) for answer in answers)
-            raise as_ours("check_ledger", guard, may_have_applied=has_run)
+            raise as_ours("check_ledger", guard)
         return self._after_waiting(calls, answers, after) if tail else answers
 
     def _guard(self, *, mark: bool) -> Command:
@@ -214,7 +211,7 @@ class Exchange:
             if problem:
                 self.noticed.unwaited += 1
                 self._is_doubtful = True
-                error = LedgerUnavailable(f"not safe yet: {problem}", may_have_applied=True)
+                error = LedgerUnavailable(f"not safe yet: {problem}")
                 return [
                     error if call.tells and not isinstance(answer, Exception) else answer
                     for call, answer in zip(calls, answers, strict=True)
@@ -277,14 +274,14 @@ class Exchange:
                 raise LedgerUnavailable(f"Redis loads no scripts: {answer}") from answer
 
 
-def as_ours(script: str, error: Exception, *, may_have_applied: bool = False) -> Exception:
+def as_ours(script: str, error: Exception) -> Exception:
     """What a caller sees of an error that Redis answered for one script."""
     if isinstance(error, LedgerUnavailable):
         return error
     text = str(error)
     if isinstance(error, ResponseError) and text.removeprefix("ERR ").startswith("user_script"):
         return ScriptContractError(f"{script}: {text}")
-    return LedgerUnavailable(f"Redis refused {script}: {text}", may_have_applied=may_have_applied)
+    return LedgerUnavailable(f"Redis refused {script}: {text}")
 
 
 def _loop() -> asyncio.AbstractEventLoop:

@@ -124,7 +124,7 @@ class Pipeline:
             async with asyncio.timeout(self._budget):
                 return await asyncio.shield(call.done)
         except TimeoutError:
-            late = LedgerUnavailable("Redis gave no answer in time", may_have_applied=call.is_sent)
+            late = LedgerUnavailable("Redis gave no answer in time")
             if not call.is_sent and not call.done.done():
                 _end(call, late)  # what was given up before it was sent never is
             raise late from None
@@ -146,7 +146,7 @@ class Pipeline:
         except LedgerUnavailable as error:
             self._fail(batch, error)
         except asyncio.CancelledError:
-            self._fail(batch, LedgerUnavailable("the ledger is closed", may_have_applied=True))
+            self._fail(batch, LedgerUnavailable("the ledger is closed"))
             raise
         except Exception as error:  # noqa: BLE001 - the loop outlives a bug; each caller is told
             self._fail(batch, ScriptContractError(f"pipeline: {error!r}"))

@@ -31,7 +31,6 @@ class Reason(StrEnum):
     UNREADABLE = "Pod cannot be understood"
     GONE = "Pod is finished or deleted"
     NAME_TAKEN = "Another pod of that name is bound"
-    NOT_KNOWN = "Pod is not known"
     LATE = "Something newer has changed what the pod holds"
 
 

@@ -62,7 +62,6 @@ def test_answer_is_a_refusal_that_is_told_with_its_words(text: str) -> None:
 
     assert not is_lost_connection(error)
     assert isinstance(ours, LedgerUnavailable)
-    assert not ours.may_have_applied
     assert text.rsplit(maxsplit=1)[-1] in str(ours)
 
 

@@ -27,14 +27,14 @@ CODES: dict[Reserve, tuple[ReserveCode, str]] = {
     Reserve.CONFLICT: (ReserveCode.UNRESOLVABLE, Reason.ELSEWHERE),
     Reserve.GONE: (ReserveCode.UNRESOLVABLE, Reason.GONE),
     Reserve.UNREADABLE: (ReserveCode.UNRESOLVABLE, Reason.UNREADABLE),
-    Reserve.UNKNOWN: (ReserveCode.UNRESOLVABLE, Reason.NOT_KNOWN),
     Reserve.NAME_TAKEN: (ReserveCode.UNSCHEDULABLE, Reason.NAME_TAKEN),
     Reserve.FROZEN: (ReserveCode.UNRESOLVABLE, Reason.FROZEN),
     Reserve.UNSETTLED: (ReserveCode.ERROR, Reason.UNSETTLED),
     Reserve.BUSY: (ReserveCode.ERROR, Reason.ELSEWHERE),
     Reserve.LATE: (ReserveCode.ERROR, Reason.LATE),
 }
-"""What a scheduler is told of each answer of the script, and in which words."""
+"""What a scheduler is told of each answer of the script, and in which words. Of a pod that the
+script does not know the binder asks the cluster, and what that says it knows."""
 
 
 def words_of(answer: ReserveAnswer) -> str:
