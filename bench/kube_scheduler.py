@@ -15,12 +15,13 @@ from tests.e2e.harness.binaries import build_binaries
 from tests.e2e.harness.control_plane import ControlPlane, Scheduler, scheduler_configuration
 from tests.e2e.harness.objects import node, pod
 from tests.e2e.harness.service import configure
+from tests.support.servers import Server
 
 from bench.figures import Figure, WrongAnswer
 from bench.judge import verify
 from bench.noise import Noise, Watched
 from bench.peer_program import peer_binary
-from bench.programs import Replica, go_peer, redis_server, replicas
+from bench.programs import go_peer, redis_server, replicas
 from bench.scale import Say, Scale
 
 AT_ONCE = 32
@@ -36,12 +37,16 @@ LIMITS = {500: 0.9, 5000: 1.1}
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One API server with its nodes, and our replica following it."""
+    """One API server with its nodes, and an empty ledger. Nobody follows it between turns."""
 
     control_plane: ControlPlane
     api: Api
-    replica: Replica
-    redis_pid: int
+    redis: Server
+
+    def pids(self) -> list[int]:
+        """Of what runs in every turn."""
+        plane = self.control_plane
+        return [plane.etcd.pid, plane.kube_apiserver.pid, self.redis.pid]
 
 
 def run(scale: Scale, say: Say) -> Iterator[Figure]:
@@ -57,7 +62,7 @@ async def _compared(nodes: int, pods: int, rounds: int, say: Say) -> Figure:
     say(f"a control plane with {nodes} nodes")
     async with _scene(nodes) as scene:
         for number in range(rounds):
-            watched = Watched([scene.replica.program.pid, scene.redis_pid])
+            watched = Watched(scene.pids())
             turns = (_with_us, _with_peer) if number % 2 == 0 else (_with_peer, _with_us)
             for turn in turns:
                 rate = await turn(scene, pods)
@@ -84,17 +89,18 @@ async def _scene(nodes: int) -> AsyncIterator[Scene]:
             await configure(api, {"scoring": {}})
             made = [node(f"n{each:05}", cpu=f"{NODE_CPU}m") for each in range(nodes)]
             await _make(api, made)
-            server = stack.enter_context(redis_server())
-            flags = [f"--kubeconfig={control_plane.kubeconfig()}", "--settle-after=0s"]
-            started = replicas(server.tcp_url, "kubernetes", *flags)
-            (replica,) = await asyncio.to_thread(stack.enter_context, started)
-            yield Scene(control_plane, api, replica, server.pid)
+            yield Scene(control_plane, api, stack.enter_context(redis_server()))
 
 
 async def _with_us(scene: Scene, pods: int) -> float:
-    rate = await _rate(scene, scene.replica.extender, pods)
-    await asyncio.to_thread(verify, scene.replica.admin)
-    await _empty(scene.api)
+    """Our replica is started anew, as the peer is: each has the machine for itself."""
+    flags = [f"--kubeconfig={scene.control_plane.kubeconfig()}", "--settle-after=0s"]
+    with ExitStack() as stack:
+        started = replicas(scene.redis.tcp_url, "kubernetes", *flags)
+        (replica,) = await asyncio.to_thread(stack.enter_context, started)
+        rate = await _rate(scene, replica.extender, pods)
+        await asyncio.to_thread(verify, replica.admin)
+        await _empty(scene.api)
     return rate
 
 
