@@ -257,6 +257,33 @@ async def test_filter_passes_a_waiting_node_again_once_its_vms_have_asked(
     assert (await replica.filter(pod_json("u1"))).passed == ["n1"]
 
 
+async def test_filter_reads_a_node_that_it_does_not_know(
+    replica: Replica, cluster: ClusterDouble
+) -> None:
+    cluster.node("n-new")
+
+    answer = await replica.filter(pod_json("u1", cpu="8"), "n1", "n-new", "nowhere")
+
+    assert answer == Filtered(["n1", "n-new"], {"nowhere": Reason.UNKNOWN_NODE}, {}, "")
+
+
+async def test_filter_judges_a_node_that_may_be_added_by_what_the_request_says_of_it(
+    replica: Replica,
+) -> None:
+    def node(name: str, cpu: str) -> dict[str, Any]:
+        allocatable = {"cpu": cpu, "memory": "64Gi"}
+        return {"metadata": {"name": name}, "status": {"allocatable": allocatable}}
+
+    nodes = [node("template-large", "64"), node("template-small", "4"), node("n1", "64")]
+    answer = await replica.post("filter", Pod=pod_json("u1", cpu="32"), Nodes={"items": nodes})
+
+    assert answer["Nodes"]["items"] == nodes[:1]
+    assert answer["FailedAndUnresolvableNodes"] == {
+        "template-small": Reason.TOO_SMALL,
+        "n1": Reason.TOO_SMALL,
+    }
+
+
 async def test_filter_needs_no_cluster(replica: Replica, cluster: ClusterDouble) -> None:
     cluster.down = {"read_pod", "pods_on", "bind", "list_nodes", "list_pods"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from autoscale_enforcer.config.scheduler_config import SchedulerConfig
 from tests.routes.conftest import StartReplica
@@ -104,3 +105,33 @@ async def test_prioritize_gives_zero_to_nodes_that_are_not_settled(start: StartR
     await replica.loses_its_primary()
 
     assert await replica.prioritize(pod_json("u1")) == {"n1": 0}
+
+
+async def test_prioritize_scores_a_node_that_may_be_added_by_what_the_request_says_of_it(
+    replica: Replica,
+) -> None:
+    def node(name: str, cpu: str) -> dict[str, Any]:
+        allocatable = {"cpu": cpu, "memory": "32Gi"}
+        return {"metadata": {"name": name}, "status": {"allocatable": allocatable}}
+
+    nodes = {"items": [{"metadata": {"name": "n1"}}, node("like-n1", "8"), node("small", "1")]}
+    answer = await replica.post("prioritize", Pod=pod_json("u1", cpu="2"), Nodes=nodes)
+
+    scores = {score["Host"]: score["Score"] for score in answer}
+    assert scores == {"n1": scores["n1"], "like-n1": scores["n1"], "small": 0}
+    assert scores["n1"] > 0
+
+
+async def test_prioritize_gives_zero_where_the_pod_may_not_go_for_other_reasons_than_room(
+    replica: Replica, cluster: ClusterDouble
+) -> None:
+    cluster.node("n2")
+    pod = cluster.pod("u1", cpu="2", node="n1")
+    await replica.catch_up()
+
+    few = await replica.prioritize(pod, "n1", "n2")
+    more = await replica.prioritize(pod, "n1", "n2", "nowhere")
+
+    assert few["n1"] > 0
+    assert few == {"n1": few["n1"], "n2": 0}
+    assert more == {**few, "nowhere": 0}

@@ -28,6 +28,9 @@ class _Answering:
     def script(self, name: str) -> Script:
         return SCRIPTS[name]
 
+    def send(self, call: Call) -> None:
+        """Nothing is on its way before `run`."""
+
     async def run(self, call: Call) -> None:
         assert call.on_answer
         call.on_answer(self.answer)

@@ -1,9 +1,10 @@
-"""Many nodes judged at once come out as each would by itself."""
+"""What the charge alone says of a node is what the node by itself would say."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,6 @@ from autoscale_enforcer.api.standings import Standings
 from autoscale_enforcer.ledger.freezes import EVERYWHERE
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.model.rows import NodeRow, PodRow, Stage
-from autoscale_enforcer.policy.fit import Reason
 from tests.support.mirror import full, mirror_that_hears
 
 NAMES = [NodeName(f"n{number}") for number in range(6)]
@@ -55,7 +55,7 @@ def pods(stage: Stage) -> st.SearchStrategy[PodRow]:
     state=st.sampled_from([b"settled", b"settled", b"suspect"]),
     frozen=st.sampled_from([None, None, NAMES[0], EVERYWHERE]),
 )
-def test_judgements_are_those_of_each_node_by_itself(
+def test_where_the_charge_alone_decides_it_says_what_the_node_by_itself_does(
     rows: dict[NodeName, NodeRow],
     templates: dict[NodeName, NodeRow],
     sent: PodRow,
@@ -68,35 +68,48 @@ def test_judgements_are_those_of_each_node_by_itself(
     mirror, _ = mirror_that_hears(answer)
     placement = replace(Placement.of(mirror, sent=sent, known=known), templates=templates)
 
-    found = placement.judge(NAMES, Standings(mirror).verdicts(placement.charge))
+    said, apart = Standings(mirror).verdicts(placement.charge), placement.apart(NAMES)
 
-    each = {name: placement.why_not(name) for name in NAMES}
-    assert found.refused == {name: reason for name, reason in each.items() if reason}
-    assert list(found.passed) == [name for name, reason in each.items() if not reason]
+    decided = [name for name in NAMES if name in said and name not in apart]
+    assert {name: said[name] for name in decided} == {
+        name: placement.why_not(name) for name in decided
+    }
 
 
-def judged(
-    rows: dict[NodeName, NodeRow], pod: PodRow, *, frozen: str | None = None
-) -> dict[NodeName, Reason]:
-    mirror, _ = mirror_that_hears(full(rows, frozen=frozen))
-    placement = Placement.of(mirror, sent=pod, known=pod)
-    found = placement.judge(NAMES[:2], Standings(mirror).verdicts(placement.charge))
-    assert set(found.passed) == set(NAMES[:2]) - set(found.refused)
-    return dict(found.refused)
+def apart(pod: PodRow, *, frozen: str | None = None, state: bytes = b"settled") -> set[NodeName]:
+    mirror, _ = mirror_that_hears(full(ROOMY, frozen=frozen, state=state))
+    return Placement.of(mirror, sent=pod, known=pod).apart(NAMES[:2])
 
 
 ROOMY = dict.fromkeys(NAMES[:2], NodeRow(cap_cpu=6, cap_mem=6))
+NEW = PodRow(name="default/a", cpu=1, mem=1)
 
 
-def test_one_frozen_node_is_refused_and_the_others_are_not() -> None:
-    pod = PodRow(name="default/a", cpu=1, mem=1)
-
-    assert judged(ROOMY, pod, frozen=NAMES[1]) == {NAMES[1]: Reason.FROZEN}
+def test_a_new_pods_charge_decides_everywhere() -> None:
+    assert apart(NEW) == set()
 
 
-def test_what_the_pod_holds_does_not_stand_in_its_own_way() -> None:
-    full_up = dict.fromkeys(NAMES[:2], NodeRow(cap_cpu=6, cap_mem=6, reserved_cpu=6))
-    pod = PodRow(name="default/a", node=NAMES[0], stage=Stage.HELD, cpu=2, charge_cpu=2)
+def test_one_frozen_node_leaves_the_others_to_the_charge() -> None:
+    assert apart(NEW, frozen=NAMES[1]) == {NAMES[1]}
 
-    assert judged(full_up, pod) == {NAMES[1]: Reason.CPU}
-    assert judged(full_up, pod, frozen=NAMES[0]) == {NAMES[1]: Reason.CPU}
+
+def test_what_a_pod_holds_matters_where_it_holds_it() -> None:
+    held = replace(NEW, node=NAMES[0], stage=Stage.HELD)
+
+    assert apart(held) == {NAMES[0]}
+
+
+@pytest.mark.parametrize(
+    ("pod", "frozen", "state"),
+    [
+        (NEW, EVERYWHERE, b"settled"),
+        (NEW, None, b"suspect"),
+        (replace(NEW, broken=1), None, b"settled"),
+        (replace(NEW, node=NAMES[0], stage=Stage.BOUND), None, b"settled"),
+    ],
+    ids=["frozen", "unsettled", "broken", "bound"],
+)
+def test_sometimes_no_charge_decides_anything(
+    pod: PodRow, frozen: str | None, state: bytes
+) -> None:
+    assert apart(pod, frozen=frozen, state=state) == set(NAMES[:2])

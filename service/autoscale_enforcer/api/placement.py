@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import repeat
 
 from autoscale_enforcer.ledger.freezes import EVERYWHERE
 from autoscale_enforcer.ledger.mirror import Mirror
@@ -15,15 +14,6 @@ from autoscale_enforcer.policy.fit import Reason, could_ever_fit, short_of
 
 UNRESOLVABLE = frozenset({Reason.TOO_SMALL, Reason.UNREADABLE, Reason.FROZEN})
 """No pod leaving a node changes these: kube-scheduler need not look for victims there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Offered nodes, each among one of the two."""
-
-    passed: Sequence[NodeName]
-    """In the order they were offered."""
-    refused: Mapping[NodeName, Reason]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,41 +72,17 @@ class Placement:
             had=self.held_on(name),
         )
 
-    def judge(
-        self, names: Sequence[NodeName], by_room: Mapping[NodeName, Reason | None]
-    ) -> Judgement:
-        """Each of these nodes by `why_not`; they must be distinct.
+    def apart(self, names: Iterable[NodeName]) -> set[NodeName]:
+        """Which nodes its charge alone decides nothing about; all of these names, or a few nodes.
 
-        `by_room` is what every node that is present says to a pod of this charge that holds
-        nothing. Where nothing else counts, it is believed.
+        About any other node that is present, a pod of this charge that holds nothing hears the
+        same.
         """
-        refused = self._refusals(names, by_room)
-        passed = [name for name in names if name not in refused] if refused else names
-        return Judgement(passed, refused)
-
-    def _refusals(
-        self, names: Sequence[NodeName], by_room: Mapping[NodeName, Reason | None]
-    ) -> dict[NodeName, Reason]:
-        freezes = self.mirror.freezes
+        freezes = {NodeName(name) for name in self.mirror.freezes}
         is_open = self.mirror.is_settled and EVERYWHERE not in freezes
         if self.fixed_to or self.wanted.broken or not is_open:
-            return self._one_by_one(names)
-        reasons = list(map(by_room.get, names, repeat(Reason.UNKNOWN_NODE)))
-        if any(reasons):
-            found = {name: reason for name, reason in zip(names, reasons, strict=True) if reason}
-        else:
-            found = {}
-        others = {name for name, reason in found.items() if reason is Reason.UNKNOWN_NODE}
-        special = {*freezes, self.own.node} if self.own else freezes.keys()
-        if special:
-            others.update(name for name in names if name in special)
-        for name in others:
-            found.pop(name, None)
-        return found | self._one_by_one(others)
-
-    def _one_by_one(self, names: Iterable[NodeName]) -> dict[NodeName, Reason]:
-        reasons = ((name, self.why_not(name)) for name in names)
-        return {name: reason for name, reason in reasons if reason}
+            return set(names)
+        return freezes | {NodeName(self.own.node)} if self.own else freezes
 
     def is_frozen(self, name: NodeName) -> bool:
         """Grants are stopped there, and it would take one: it does not hold as much already."""

@@ -41,14 +41,15 @@ class Standings:
         return self._verdicts.of(charge, lambda rooms: verdicts(rooms, charge))
 
     def scores(self, charge: Resources, config: SchedulerConfig) -> Mapping[NodeName, int]:
-        """How much each node that is present is liked for it, were there room."""
+        """How much each node that is present is liked for it; 0 where it has no room."""
         largest = self._mirror.largest
         if self._scored_by is None or (config, largest) != self._scored_by:
             self._scores, self._scored_by = _ByCharge(self._mirror), (config, largest)
 
         def score(rooms: Mapping[NodeName, Room]) -> dict[NodeName, int]:
-            rows = {name: self._mirror.nodes[name] for name in rooms}
-            return true_scores(rows, charge, config, largest)
+            reasons, nodes = verdicts(rooms, charge), self._mirror.nodes
+            rows = {name: nodes[name] for name, reason in reasons.items() if not reason}
+            return dict.fromkeys(rooms, 0) | true_scores(rows, charge, config, largest)
 
         return self._scores.of(charge, score)
 

@@ -40,15 +40,22 @@ class Mirror:
         self.is_suspect = True
         self._settle_us = 0
 
-    async def refresh(self) -> None:
-        """Take in what changed at any replica until now; concurrent calls share a round trip."""
+    async def refresh(self, asked: Call | None = None) -> None:
+        """Take in what changed at any replica until now, or until that was asked; concurrent calls
+        share a round trip.
+        """
+        await self._pipeline.run(asked or self.ask())
+
+    def ask(self) -> Call:
+        """Ask for it together with whatever is sent next; who wants to know waits in `refresh`."""
         queued = self._queued
         # A call that ended without being sent would answer with its old error for ever.
         if queued is None or queued.is_sent or queued.done.done():
             queued = self._queued = Call(
                 self._pipeline.script("read_changes"), self._since, on_answer=self._take
             )
-        await self._pipeline.run(queued)
+        self._pipeline.send(queued)
+        return queued
 
     @property
     def largest(self) -> Resources:

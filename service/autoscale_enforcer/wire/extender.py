@@ -162,9 +162,9 @@ def encode_filter_error(error: str) -> bytes:
     return msgspec.json.encode(_FilterResult(error=error))
 
 
-def encode_scores(scores: Mapping[NodeName, int]) -> bytes:
-    """HostPriorityList, the answer of prioritize."""
-    return msgspec.json.encode(list(map(_HostPriority, scores, scores.values())))
+def encode_scores(nodes: Sequence[NodeName], scores: Sequence[int]) -> bytes:
+    """HostPriorityList, the answer of prioritize; a score for each of the nodes."""
+    return msgspec.json.encode(list(map(_HostPriority, nodes, scores)))
 
 
 def encode_bind_answer(error: str = "") -> bytes:

@@ -328,8 +328,8 @@ def test_short_answers() -> None:
     }
     assert encode_bind_answer() == b'{"Error":""}'
     assert encode_bind_answer("taken") == b'{"Error":"taken"}'
-    assert encode_scores({N1: 10, N2: 0}) == b'[{"Host":"n1","Score":10},{"Host":"n2","Score":0}]'
-    assert encode_scores({}) == b"[]"
+    assert encode_scores([N1, N2], [10, 0]) == b'[{"Host":"n1","Score":10},{"Host":"n2","Score":0}]'
+    assert encode_scores([], []) == b"[]"
     assert encode_reserve_answer(ReserveCode.SUCCESS) == b'{"Code":"Success","Reasons":[]}'
     assert json.loads(encode_reserve_answer(ReserveCode.UNRESOLVABLE, ["too big"])) == {
         "Code": "UnschedulableAndUnresolvable",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from autoscale_enforcer.api.http import in_time
-from autoscale_enforcer.api.placement import Judgement, Placement
+from autoscale_enforcer.api.placement import Placement
 from autoscale_enforcer.api.standings import Standings
 from autoscale_enforcer.cluster.binder import Binder, BindOrder
 from autoscale_enforcer.cluster.learner import NodeLearner
@@ -21,12 +21,9 @@ from autoscale_enforcer.errors import ObjectError, Overloaded
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import NodeName, PodUid
-from autoscale_enforcer.model.rows import NodeRow, PodRow, said_row
-from autoscale_enforcer.objects.nodes import read_node
+from autoscale_enforcer.model.rows import PodRow, said_row
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.vms import vm_owner
-from autoscale_enforcer.policy.fit import Reason
-from autoscale_enforcer.wire.nodes import OfferedNodes
 from autoscale_enforcer.wire.pods import PodReference, SentPod
 
 log = logging.getLogger(__name__)
@@ -123,47 +120,20 @@ class Desk:
         """What the last request that carried the pod said of it, at this replica."""
         return self._heard.get(uid)
 
-    async def judge(self, fact: PodFact, offered: OfferedNodes) -> tuple[Placement, Judgement]:
-        """Which of the offered nodes are for the pod, as they are now.
-
-        Nodes that nobody knows cost a live read each, once in a while.
-        """
-        placement = await self.place(fact)
-        judgement = self._judgement(placement, offered)
-        refusals = judgement.refused.items()
-        unknown = [name for name, reason in refusals if reason is Reason.UNKNOWN_NODE]
-        if unknown:
-            await self.learner.learn(unknown)
-            placement = replace(placement, templates=self._templates(offered, unknown))
-            judgement = self._judgement(placement, offered)
-        return placement, judgement
-
-    def _judgement(self, placement: Placement, offered: OfferedNodes) -> Judgement:
-        return placement.judge(offered.names, self.standings.verdicts(placement.charge))
-
     async def place(self, fact: PodFact) -> Placement:
         """The pod against the nodes as they are now: one round trip, shared with other calls."""
         sent = self.say(fact)
-        _, known, _ = await asyncio.gather(
-            self.note(fact), self.ledger.read_pod(uid=fact.uid), self.ledger.mirror.refresh()
-        )
-        return Placement.of(self.ledger.mirror, sent=sent, known=known.row if known else None)
+        if self.source.is_shared_by_ledger:
+            _, known = await asyncio.gather(self.note(fact), self._read(fact.uid))
+        else:
+            known = await self._read(fact.uid)
+        return Placement.of(self.ledger.mirror, sent=sent, known=known)
 
-    def _templates(
-        self, offered: OfferedNodes, unknown: Iterable[NodeName]
-    ) -> dict[NodeName, NodeRow]:
-        found = {}
-        for name in unknown:
-            document = None if name in self.ledger.mirror.nodes else offered.document(name)
-            if document is None:
-                continue
-            try:
-                allocatable = read_node(document).allocatable
-            except ObjectError:
-                continue  # stays unknown
-            capacity = self.config.current.node_config(name).capacity(allocatable)
-            found[name] = NodeRow(cap_cpu=capacity.cpu, cap_mem=capacity.mem)
-        return found
+    async def _read(self, uid: PodUid) -> PodRow | None:
+        asked = self.ledger.mirror.ask()
+        known = await self.ledger.read_pod(uid=uid)
+        await self.ledger.mirror.refresh(asked)
+        return known.row if known else None
 
     async def note(self, fact: PodFact) -> None:
         """With a file source: make the pod known to every replica; nothing known changes."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autoscale_enforcer.api.extender.desk import Desk
-from autoscale_enforcer.api.placement import UNRESOLVABLE, Judgement, Placement
+from autoscale_enforcer.api.extender.offered import reasons_against
+from autoscale_enforcer.api.placement import UNRESOLVABLE
 from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable, ObjectError, TooLate
 from autoscale_enforcer.model.ids import NodeName
 from autoscale_enforcer.policy.fit import Reason
@@ -13,6 +16,7 @@ from autoscale_enforcer.wire.extender import (
     encode_filter_answer,
     encode_filter_error,
 )
+from autoscale_enforcer.wire.nodes import OfferedNodes
 
 
 async def answer_filter(desk: Desk, body: bytes) -> bytes:
@@ -28,23 +32,26 @@ async def _judge(desk: Desk, request: FilterRequest) -> bytes:
     fact = await desk.read_sent(request.pod)
     if isinstance(fact, ObjectError) or fact.problem:
         return _unreadable(request)
-    return _answer(request, *await desk.judge(fact, request.nodes))
-
-
-def _answer(request: FilterRequest, placement: Placement, judgement: Judgement) -> bytes:
+    placement, reasons = await reasons_against(desk, fact, request.nodes)
     fixed = placement.fixed_to
     if fixed and fixed not in request.nodes.names:
         return encode_filter_error(f"{Reason.ELSEWHERE}: {fixed}")
-    passed, refused = judgement.passed, judgement.refused
-    if not passed and Reason.UNSETTLED in refused.values():
-        return encode_filter_error(Reason.UNSETTLED)
+    return _answer(request.nodes, reasons)
+
+
+def _answer(offered: OfferedNodes, reasons: Sequence[Reason | None]) -> bytes:
+    passed: Sequence[NodeName] = offered.names
     failed: dict[NodeName, str] = {}
     unresolvable: dict[NodeName, str] = {}
-    for name, reason in refused.items():
-        (unresolvable if reason in UNRESOLVABLE else failed)[name] = reason
-    return encode_filter_answer(
-        request.nodes, passed=passed, failed=failed, unresolvable=unresolvable
-    )
+    if any(reasons):
+        pairs = list(zip(offered.names, reasons, strict=True))
+        passed = [name for name, reason in pairs if not reason]
+        if not passed and Reason.UNSETTLED in reasons:
+            return encode_filter_error(Reason.UNSETTLED)
+        for name, reason in pairs:
+            if reason:
+                (unresolvable if reason in UNRESOLVABLE else failed)[name] = reason
+    return encode_filter_answer(offered, passed=passed, failed=failed, unresolvable=unresolvable)
 
 
 def _unreadable(request: FilterRequest) -> bytes:
