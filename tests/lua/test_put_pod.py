@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from autoscale_enforcer.ledger.kept import pack_fact, unpack_fact
+from autoscale_enforcer.ledger.kept import pack_fact, pack_whole, unpack_fact
 from autoscale_enforcer.ledger.outcomes import Fact, Reserve
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.resources import MAX_MEM_BYTES, Resources
@@ -159,6 +161,20 @@ async def test_put_pod_keeps_what_the_row_does_not_say(books: Books) -> None:
     assert known is not None
     assert known.blob == pack_fact(fact)
     assert unpack_fact(known) == fact
+
+
+async def test_put_pod_keeps_all_of_a_plain_pod_for_replicas_that_share_a_copy(
+    books: Books,
+) -> None:
+    """Those of the first release take nothing from the row, and could not bind the pod."""
+    books.ledger.settings = replace(books.ledger.settings, keeps_whole_facts=True)
+    fact = pod("u1")
+
+    await books.put_pod(fact)
+
+    known = await books.ledger.read_pod(uid=fact.uid)
+    assert known is not None
+    assert known.blob == pack_whole(fact)
 
 
 async def test_put_pod_forgets_what_is_said_no_more(books: Books) -> None:

@@ -1,4 +1,4 @@
-"""What a replica says while it cannot begin."""
+"""What a replica begins with, and what it says while it cannot begin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from autoscale_enforcer.api.replica import _until_built
+from autoscale_enforcer.api.replica import _until_built, ledger_settings
+from autoscale_enforcer.config.settings import ReplicaSettings, Settings
 from autoscale_enforcer.errors import LedgerUnavailable
 from autoscale_enforcer.ledger.exchange import Guard
 
@@ -36,3 +37,15 @@ async def test_what_is_waited_for_is_said_once(caplog: pytest.LogCaptureFixture)
         "waiting for Redis: refused",
         "waiting for Redis: too slow",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "are_whole"), [("kubernetes", False), ("file:cluster.json", True)]
+)
+def test_facts_are_kept_whole_where_the_ledger_is_the_shared_copy(
+    cluster: str,
+    are_whole: bool,
+) -> None:
+    settings = Settings(replica=ReplicaSettings(cluster=cluster))
+
+    assert ledger_settings(settings).keeps_whole_facts is are_whole

@@ -25,7 +25,7 @@ from autoscale_enforcer.cluster.binder import Binder
 from autoscale_enforcer.cluster.chores import while_leading
 from autoscale_enforcer.cluster.leader import Leader, LeaderSettings
 from autoscale_enforcer.cluster.learner import NodeLearner, PodLearner
-from autoscale_enforcer.cluster.opening import OpenCluster, open_cluster
+from autoscale_enforcer.cluster.opening import KUBERNETES, OpenCluster, open_cluster
 from autoscale_enforcer.cluster.release import Releaser
 from autoscale_enforcer.cluster.source import ClusterSource
 from autoscale_enforcer.cluster.sweep import Sweeper
@@ -74,6 +74,7 @@ def ledger_settings(settings: Settings) -> LedgerSettings:
         hold_lifetime=holds.lifetime,
         journal_length=holds.journal_length,
         call_budget=redis.call_budget,
+        keeps_whole_facts=settings.replica.cluster != KUBERNETES,
         settle_after=holds.settle_after,
     )
 

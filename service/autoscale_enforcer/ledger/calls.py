@@ -38,6 +38,9 @@ class LedgerSettings:
     """Entries kept, about; some 15 MB of Redis' memory."""
     call_budget: timedelta = timedelta(seconds=2)
     """Longest wait for one answer: below half of kube-scheduler's `httpTimeout`."""
+    keeps_whole_facts: bool = False
+    """Beside each pod's row its whole fact: with a file source the ledger is the copy of the
+    cluster that replicas share, those of the first release too."""
     settle_after: timedelta = timedelta(seconds=15)
     """Agents' longest period: how long nodes with VMs wait for them after a loss."""
 

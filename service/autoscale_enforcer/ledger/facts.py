@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autoscale_enforcer.ledger.calls import Calls, Context, Leadership, pack
-from autoscale_enforcer.ledger.kept import pack_fact
+from autoscale_enforcer.ledger.kept import pack_fact, pack_whole
 from autoscale_enforcer.ledger.outcomes import Fact, Recount
 from autoscale_enforcer.model.facts import NodeFact, PodFact
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
@@ -29,6 +29,7 @@ class Facts(Calls):
         Without a leadership it only adds what is missing. Safe to repeat, ever.
         """
         approved = fact.vm.approved if fact.vm and leader and leader.build_epoch else NOTHING
+        keep = pack_whole if self.settings.keeps_whole_facts else pack_fact
         word, *_ = await self._fact(
             "put_pod",
             leader,
@@ -39,7 +40,7 @@ class Facts(Calls):
             deleting=int(fact.deleting),
             approved_cpu=approved.cpu,
             approved_mem=approved.mem,
-            blob=pack_fact(fact),
+            blob=keep(fact),
         )
         return Fact(word)
 

@@ -53,6 +53,11 @@ def pack_fact(fact: PodFact) -> bytes:
     return b"" if beside == _PLAIN else _encode(beside)
 
 
+def pack_whole(fact: PodFact) -> bytes:
+    """All of the fact, which a release reads that takes nothing from the row."""
+    return _encode(fact)
+
+
 def unpack_fact(known: KnownPod | None) -> PodFact | None:
     """The fact that was booked last, of the row and what is beside it.
 

@@ -8,7 +8,7 @@ import msgpack
 import msgspec
 import pytest
 
-from autoscale_enforcer.ledger.kept import pack_fact, unpack_fact
+from autoscale_enforcer.ledger.kept import pack_fact, pack_whole, unpack_fact
 from autoscale_enforcer.ledger.outcomes import KnownPod
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import NodeName, PodUid
@@ -65,11 +65,12 @@ def test_a_vm_of_which_nothing_is_kept_is_not_known() -> None:
     assert unpack_fact(None) is None
 
 
-def test_what_an_earlier_release_kept_is_read() -> None:
-    """It kept the whole fact."""
+def test_a_whole_fact_is_what_the_first_release_keeps_and_reads() -> None:
     fact = pod("u1", node="n1", vm=VM, labels={"app": "web"})
-    whole = msgpack.packb(msgspec.to_builtins(fact))
 
+    whole = pack_whole(fact)
+
+    assert whole == msgpack.packb(msgspec.to_builtins(fact))
     assert unpack_fact(known(fact.uid, booked(fact), whole)) == fact
 
 
