@@ -51,7 +51,9 @@ class Targets:
     cluster: Cluster | None = None
     """None: pods are known from requests only, and none is deleted."""
     holders: Sequence[str] = ()
-    """More extenders, which may hold and release and must not bind: their Binding binds nothing."""
+    """More extenders, of the first release. They may hold and release and must not bind: their
+    Binding binds nothing. And they take a release that comes too late to be one for done.
+    """
     call_timeout: float = 5.0
     """Seconds after which a client gives a call up; as kube-scheduler's `httpTimeout`."""
 
@@ -178,8 +180,12 @@ class Client:
 
     async def _unreserve(self, pod: Pod, node: str) -> bool:
         call = self.invoke(Op.UNRESERVE, pod, node)
-        answer = await self.extend("unreserve", {"Pod": pod.reference, "NodeName": node})
-        if end_reserve(call, answer) and pod.node == node:
+        extender = self.some_extender(self.targets.holders)
+        body = {"Pod": pod.reference, "NodeName": node}
+        answer = await self.post(f"{extender}/unreserve", body)
+        if extender in self.targets.holders and answer.status == 200:
+            call.unknown("of the first release", replica=answer.replica)
+        elif end_reserve(call, answer) and pod.node == node:
             pod.node = ""
         return call.is_answered
 
@@ -319,9 +325,10 @@ class Client:
 
     async def extend(self, verb: str, body: Json) -> Answer:
         more = self.targets.holders if verb != "bind" else ()
-        return await self.post(
-            f"{self.random.choice([*self.targets.extenders, *more])}/{verb}", body
-        )
+        return await self.post(f"{self.some_extender(more)}/{verb}", body)
+
+    def some_extender(self, more: Sequence[str]) -> str:
+        return self.random.choice([*self.targets.extenders, *more])
 
     async def post(self, url: str, body: Json) -> Answer:
         return await self._ask("POST", url, body)
