@@ -27,6 +27,7 @@ from click.testing import CliRunner, Result
 from autoscale_enforcer.cli.main import main
 from autoscale_enforcer.ledger.keys import Keys
 from tests.conftest import StartServer
+from tests.support.ports import free_port
 
 DATA = Path(__file__).parents[1] / "data"
 CLUSTER = DATA / "traffic" / "cluster.json"
@@ -81,9 +82,7 @@ async def stub() -> AsyncIterator[Stub]:
 
 @pytest.fixture
 def closed_url() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 # status and verify
