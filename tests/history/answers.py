@@ -20,6 +20,8 @@ class Answer:
     status: int
     body: bytes
     replica: str = ""
+    url: str = ""
+    """That was asked."""
 
     @property
     def json(self) -> dict[str, Any]:

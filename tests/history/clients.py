@@ -180,10 +180,8 @@ class Client:
 
     async def _unreserve(self, pod: Pod, node: str) -> bool:
         call = self.invoke(Op.UNRESERVE, pod, node)
-        extender = self.some_extender(self.targets.holders)
-        body = {"Pod": pod.reference, "NodeName": node}
-        answer = await self.post(f"{extender}/unreserve", body)
-        if extender in self.targets.holders and answer.status == 200:
+        answer = await self.extend("unreserve", {"Pod": pod.reference, "NodeName": node})
+        if answer.status == 200 and answer.url.removesuffix("/unreserve") in self.targets.holders:
             call.unknown("of the first release", replica=answer.replica)
         elif end_reserve(call, answer) and pod.node == node:
             pod.node = ""
@@ -325,10 +323,9 @@ class Client:
 
     async def extend(self, verb: str, body: Json) -> Answer:
         more = self.targets.holders if verb != "bind" else ()
-        return await self.post(f"{self.some_extender(more)}/{verb}", body)
-
-    def some_extender(self, more: Sequence[str]) -> str:
-        return self.random.choice([*self.targets.extenders, *more])
+        return await self.post(
+            f"{self.random.choice([*self.targets.extenders, *more])}/{verb}", body
+        )
 
     async def post(self, url: str, body: Json) -> Answer:
         return await self._ask("POST", url, body)
@@ -341,7 +338,7 @@ class Client:
         try:
             async with self.http.request(method, url, json=body, timeout=limit) as answer:
                 replica = answer.headers.get("X-Replica", "")
-                return Answer(answer.status, await answer.read(), replica)
+                return Answer(answer.status, await answer.read(), replica, url)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             was_refused = isinstance(error, aiohttp.ClientConnectorError)
             return Answer(-1 if was_refused else 0, repr(error).encode())
