@@ -13,9 +13,9 @@ from typing import Any
 import redis
 from redis.client import Pipeline as RedisPipeline
 
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.calls import LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings, connector
-from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.pipeline import Pipeline

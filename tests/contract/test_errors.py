@@ -38,7 +38,7 @@ def test_nothing_but_the_ledger_knows_redis() -> None:
     }
 
     assert {Path(name).parts[0] for name in knowing} == {"ledger"}
-    allowed = {"client", "connection", "exchange", "faults", "link", "sentinel", "slots"}
+    allowed = {"client", "connection", "exchange", "faults", "link", "packing", "sentinel", "slots"}
     assert knowing <= {f"ledger/{name}.py" for name in allowed}
 
 

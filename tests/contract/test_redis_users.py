@@ -14,9 +14,9 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.durability import Durability, Waiting
-from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.pipeline import Pipeline
 from autoscale_enforcer.ledger.reading import find_breaches

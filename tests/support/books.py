@@ -24,9 +24,9 @@ from typing import Any, Literal
 import msgpack
 import redis.asyncio
 
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.calls import Leadership, LedgerSettings
 from autoscale_enforcer.ledger.connection import ConnectionSettings
-from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.keys import BESIDE, BOOKS, Keys
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import (

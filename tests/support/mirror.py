@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoscale_enforcer.ledger.exchange import Call
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.ledger.scripts import Script, load_scripts
 from autoscale_enforcer.model.ids import NodeName

@@ -5,15 +5,17 @@ Private to the package, but for the settings, the context and the proof of leade
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import msgpack
 
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Waiting
-from autoscale_enforcer.ledger.exchange import Call, Guard
+from autoscale_enforcer.ledger.exchange import Guard
 from autoscale_enforcer.ledger.mirror import Mirror
 from autoscale_enforcer.ledger.pipeline import Pipeline
 
@@ -54,6 +56,10 @@ class Leadership:
     """Set while a build is under way: facts go to the keys beside the books."""
 
 
+Answer = Coroutine[Any, Any, list[Any]]
+"""Of a script, word first as str, once it is awaited."""
+
+
 class Calls:
     """What the methods share."""
 
@@ -81,18 +87,18 @@ class Calls:
             raise AssertionError("a round trip always brings the guard's answer")
         return guard
 
-    async def _change(
+    def _change(
         self, script: str, context: Context | None, **arguments: str | int | bytes
-    ) -> list[Any]:
+    ) -> Answer:
         arguments |= {"most": self.settings.journal_length, "context": pack(context or {})}
-        return await self._send(script, arguments, with_epoch=True)
+        return self._send(script, arguments, with_epoch=True)
 
-    async def _promise(
+    def _promise(
         self, script: str, context: Context | None, **arguments: str | int | bytes
-    ) -> list[Any]:
+    ) -> Answer:
         """A change whose answer somebody relies on: told once it is as safe as was asked for."""
         arguments |= {"most": self.settings.journal_length, "context": pack(context or {})}
-        return await self._send(script, arguments, with_epoch=True, tells=True)
+        return self._send(script, arguments, with_epoch=True, tells=True)
 
     async def _fact(
         self,
@@ -111,13 +117,13 @@ class Calls:
             script, context, token=leader.token if leader else "", **arguments
         )
 
-    async def _run(self, script: str, **arguments: str | int | bytes) -> list[Any]:
-        return await self._send(script, arguments)
+    def _run(self, script: str, **arguments: str | int | bytes) -> Answer:
+        return self._send(script, arguments)
 
-    async def _run_unguarded(self, script: str, **arguments: str | int | bytes) -> list[Any]:
-        return await self._send(script, arguments, guarded=False)
+    def _run_unguarded(self, script: str, **arguments: str | int | bytes) -> Answer:
+        return self._send(script, arguments, guarded=False)
 
-    async def _send(
+    def _send(
         self,
         script: str,
         arguments: dict[str, str | int | bytes],
@@ -127,11 +133,11 @@ class Calls:
         with_epoch: bool = False,
         tells: bool = False,
         any_schema: bool = False,
-    ) -> list[Any]:
+    ) -> Answer:
         def at_send(epoch: str) -> dict[str, str | int | bytes]:
             return {**arguments, "epoch": epoch} if with_epoch else arguments
 
-        return await self.pipeline.run(
+        return self.pipeline.run(
             Call(
                 self.pipeline.script(script),
                 at_send,
@@ -145,5 +151,9 @@ class Calls:
 
 def pack(value: Any) -> bytes:
     """The value as msgpack."""
-    packed: bytes = msgpack.packb(value)
+    packed: bytes = _PACKER.pack(value)
     return packed
+
+
+_PACKER = msgpack.Packer()
+"""One for all: making one costs more than most values do."""

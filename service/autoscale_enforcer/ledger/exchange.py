@@ -6,23 +6,24 @@ Retried once where the connection was lost. Knows what an answer means for the b
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from redis.exceptions import NoScriptError, ResponseError
 
 from autoscale_enforcer.errors import LedgerUnavailable, LedgerUnfit, ScriptContractError
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.connection import Connector
 from autoscale_enforcer.ledger.durability import Waiting
 from autoscale_enforcer.ledger.faults import is_lost_connection, why
 from autoscale_enforcer.ledger.fitness import Finding, findings
 from autoscale_enforcer.ledger.keys import Keys
-from autoscale_enforcer.ledger.link import Command, Link, Wire
+from autoscale_enforcer.ledger.link import Link, Wire
+from autoscale_enforcer.ledger.packing import Packer, Value, pack_command
 from autoscale_enforcer.ledger.schema import SCHEMA, mismatch
 from autoscale_enforcer.ledger.scripts import Script
 from autoscale_enforcer.ledger.told import Loss, Noticed, Told
@@ -31,29 +32,6 @@ log = logging.getLogger(__name__)
 
 DOUBT_EVERY = 1.0
 """Seconds between looks for another primary while this one's replicas do not answer."""
-
-
-@dataclass(slots=True)
-class Call:
-    """One script run: where its answer goes, and how its arguments are made when it is sent."""
-
-    script: Script
-    arguments: Callable[[str], dict[str, str | int | bytes]]
-    """Given the epoch that this replica knows when the call is sent."""
-    building: bool = False
-    """Runs on the keys beside the books."""
-    guarded: bool = True
-    """False for what must run while no books are built: lease and build."""
-    any_schema: bool = False
-    """May run on rows of another release: what reads none of them, and what migrates them."""
-    tells: bool = False
-    """Somebody relies on the answer: it waits until the books are as safe as was asked for."""
-    on_answer: Callable[[list[Any]], None] | None = None
-    """Run before anything newer is sent."""
-    done: asyncio.Future[list[Any]] = field(default_factory=lambda: _loop().create_future())
-    is_queued: bool = False
-    is_sent: bool = False
-    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +80,9 @@ class Exchange:
         settings: ExchangeSettings,
     ) -> None:
         self._keys, self._scripts, self._settings = keys, scripts, settings
+        self._packer = Packer(keys)
+        wait = settings.waiting.command
+        self._tail = [pack_command(each) for each in (("ROLE",), wait) if each]
         self._link = Link(connector, self._prepare)
         self._told: Told | None = None
         self._telling: Told | None = None
@@ -125,7 +106,7 @@ class Exchange:
         place may hold None. Raises LedgerUnavailable where there are none.
         """
         for is_last in (False, True):
-            waiting = [call for call in calls if not call.done.done()]
+            waiting = [call for call in calls if not call.is_done]
             try:
                 answers = await self._round_trip(waiting, take)
             except Exception as error:
@@ -143,7 +124,7 @@ class Exchange:
     async def _round_trip(self, calls: list[Call], take: Take) -> list[Any]:
         """Twice, where scripts were flushed."""
         self._telling = None
-        async with self._link.wire() as wire:
+        async with await self._link.wire() as wire:
             answers = await self._execute(wire, calls, take)
             missing = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
             if missing:
@@ -160,45 +141,41 @@ class Exchange:
 
     async def _execute(self, wire: Wire, calls: Sequence[Call], take: Take) -> list[Any]:
         tells = self._settings.watch_replid and any(call.tells for call in calls)
-        wait = [self._settings.waiting.command] if self._settings.waiting.command else []
-        tail: list[Command] = [("ROLE",), *wait] if tells else []
+        tail = self._tail if tells else []
         await wire.send([self._guard(mark=len(tail) > 1), *self._scripts_of(calls), *tail])
-        guard = await wire.read()
-        heard_at = time.monotonic()
-        answers = [await wire.read() for _ in calls]
+        guard, *answers = await wire.read(1 + len(calls))
         if not isinstance(guard, Exception):
-            self._hear(guard, heard_at)
+            self._hear(guard, time.monotonic())
             for call, answer in zip(calls, answers, strict=True):
                 if not (call.tells or isinstance(answer, Exception)):
                     take(call, answer)
-        after = [await wire.read() for _ in tail]
+        after = await wire.read(len(tail))
         if isinstance(guard, Exception):
             # What came behind it may have run all the same, as when memory was freed meanwhile.
             raise as_ours("check_ledger", guard)
         return self._after_waiting(calls, answers, after) if tail else answers
 
-    def _guard(self, *, mark: bool) -> Command:
+    def _guard(self, *, mark: bool) -> bytes:
         """As text, so that a server without our scripts cannot skip it and then find the others
         loaded by somebody else.
         """
         guard = self._scripts["check_ledger"]
         keys = self._keys.keys(guard.key_names)
-        given: dict[str, str | int | bytes] = {
+        given: dict[str, Value] = {
             "new_epoch": secrets.token_hex(6),
             "watch": int(self._settings.watch_replid),
             "most": self._settings.journal_length,
             "mark": int(mark),
             "schema": SCHEMA,
         }
-        return ("EVAL", guard.text, len(keys), *keys, *guard.arguments(given))
+        return pack_command(("EVAL", guard.text, len(keys), *keys, *guard.arguments(given)))
 
-    def _scripts_of(self, calls: Sequence[Call]) -> Iterator[Command]:
+    def _scripts_of(self, calls: Sequence[Call]) -> Iterator[bytes]:
         epoch = self.guard.epoch if self.guard else ""
         for call in calls:
             call.is_sent = True
-            keys = self._keys.keys(call.script.key_names, building=call.building)
             arguments = call.script.arguments(call.arguments(epoch))
-            yield ("EVALSHA", call.script.sha, len(keys), *keys, *arguments)
+            yield self._packer.run(call.script, arguments, building=call.building)
 
     def _after_waiting(
         self, calls: Sequence[Call], answers: list[Any], after: Sequence[Any]
@@ -282,7 +259,3 @@ def as_ours(script: str, error: Exception) -> Exception:
     if isinstance(error, ResponseError) and text.removeprefix("ERR ").startswith("user_script"):
         return ScriptContractError(f"{script}: {text}")
     return LedgerUnavailable(f"Redis refused {script}: {text}")
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()

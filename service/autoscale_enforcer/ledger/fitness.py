@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscale_enforcer.ledger.durability import Durability
-from autoscale_enforcer.ledger.link import Command, Wire
+from autoscale_enforcer.ledger.link import Wire
+from autoscale_enforcer.ledger.packing import Command
 
 OLDEST = (7, 0)
 OLDEST_WITH_WAITAOF = (7, 2)

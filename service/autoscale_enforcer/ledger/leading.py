@@ -6,8 +6,8 @@ import secrets
 from datetime import timedelta
 
 from autoscale_enforcer.errors import LedgerUnavailable
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.calls import Calls, Leadership, pack
-from autoscale_enforcer.ledger.exchange import Call
 from autoscale_enforcer.ledger.outcomes import Keep, Lead
 from autoscale_enforcer.ledger.schema import SCHEMA, SCHEMAS, mismatch
 from autoscale_enforcer.ledger.told import Loss, Told

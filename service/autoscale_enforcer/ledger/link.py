@@ -6,44 +6,86 @@ for what was written before.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
 
-from redis.asyncio import Redis
+from redis.asyncio import ConnectionPool
+from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as NoAnswer
 
 from autoscale_enforcer.ledger.connection import Connector
 from autoscale_enforcer.ledger.faults import is_lost_connection
-
-Command = tuple[str | bytes | int, ...]
+from autoscale_enforcer.ledger.packing import Command, pack_command
 
 
 class Wire:
-    """One connection for a while: every answer must be read before it is given back."""
+    """`async with wire:` one connection for a while; every answer must be read within it.
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    After an error within the block the connection is a new one the next time.
+    """
 
-    async def send(self, commands: Sequence[Command]) -> None:
+    def __init__(self, pool: ConnectionPool, connection: Any) -> None:
+        self._pool, self._connection = pool, connection
+
+    @classmethod
+    async def of(cls, pool: ConnectionPool) -> Self:
+        """One of the pool's connections, kept until `give_back`."""
+        return cls(pool, await pool.get_connection())  # type: ignore[no-untyped-call]
+
+    async def give_back(self) -> None:
+        """End every connection of the pool, this one too."""
+        await self._pool.disconnect()
+        await self._pool.release(self._connection)
+
+    async def __aenter__(self) -> Self:
+        await self._pool.ensure_connection(self._connection)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind:
+            # Answers may be left on it, which the next one would take for its own.
+            await self._connection.disconnect(nowait=True)
+
+    async def send(self, commands: Sequence[bytes]) -> None:
         """All of them at once; as many answers are to be read."""
-        packed = self._connection.pack_commands(commands)
         # No health check: it would ask a question of its own.
-        await self._connection.send_packed_command(packed, check_health=False)
+        await self._connection.send_packed_command(commands, check_health=False)
 
-    async def read(self) -> Any:
-        """The next answer; a refusal is an answer. Raises where this server is not the one."""
+    async def read(self, count: int) -> list[Any]:
+        """So many answers; a refusal is an answer. Raises where this server is not the one."""
+        within = self._connection.socket_timeout
         try:
-            return await self._connection.read_response()
+            # One limit for all of them: Redis hands over at once what it has carried out at once.
+            async with asyncio.timeout(within):
+                return [await self._next() for _ in range(count)]
+        except TimeoutError:
+            raise NoAnswer(f"no answer within {within} s") from None
+
+    async def _next(self) -> Any:
+        try:
+            # Without a limit of its own, which would set a timer for each answer.
+            answer = await self._connection.read_response(timeout=math.inf)
         except ResponseError as error:
             if is_lost_connection(error):
                 raise
             return error
+        if answer is None:  # redis-py's word for a connection that timed out
+            raise LostConnection("the connection timed out")
+        return answer
 
     async def ask(self, *commands: Command) -> list[Any]:
         """The answers to all of them."""
-        await self.send(commands)
-        return [await self.read() for _ in commands]
+        await self.send([pack_command(each) for each in commands])
+        return await self.read(len(commands))
 
 
 Prepare = Callable[[Wire], Awaitable[None]]
@@ -55,41 +97,29 @@ class Link:
 
     def __init__(self, connector: Connector, prepare: Prepare) -> None:
         self._connector, self._prepare = connector, prepare
-        self._client: Redis | None = None
+        self._wire: Wire | None = None
 
-    @asynccontextmanager
-    async def wire(self) -> AsyncIterator[Wire]:
-        """A connection to the primary. After an error within the block nobody has it again."""
-        client = self._client
-        if client is None:
+    async def wire(self) -> Wire:
+        """A connection to the primary."""
+        if self._wire is None:
             client = await self._connector.connect()
-            async with _borrowed(client) as wire:
-                await self._prepare(wire)
-            self._client = client
-        async with _borrowed(client) as wire:
-            yield wire
+            wire = await Wire.of(client.connection_pool)
+            try:
+                async with wire:
+                    await self._prepare(wire)
+            except BaseException:
+                await wire.give_back()
+                raise
+            self._wire = wire
+        return self._wire
 
     async def forget(self) -> None:
         """The next one asks for the primary again, over new connections."""
-        client, self._client = self._client, None
-        if client:
-            await client.connection_pool.disconnect()
+        wire, self._wire = self._wire, None
+        if wire:
+            await wire.give_back()
 
     async def close(self) -> None:
         """End every connection."""
-        self._client = None
+        self._wire = None
         await self._connector.close()
-
-
-@asynccontextmanager
-async def _borrowed(client: Redis) -> AsyncIterator[Wire]:
-    pool = client.connection_pool
-    connection = await pool.get_connection()  # type: ignore[no-untyped-call]
-    try:
-        yield Wire(connection)
-    except BaseException:
-        # Answers may be left on it, which the next one would take for its own.
-        await connection.disconnect(nowait=True)
-        raise
-    finally:
-        await pool.release(connection)

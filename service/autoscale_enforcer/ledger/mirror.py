@@ -9,7 +9,7 @@ from collections import deque
 from itertools import islice
 from typing import Any
 
-from autoscale_enforcer.ledger.exchange import Call
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.freezes import EVERYWHERE, Freeze
 from autoscale_enforcer.ledger.pipeline import Pipeline
 from autoscale_enforcer.model.ids import NodeName
@@ -50,7 +50,7 @@ class Mirror:
         """Ask for it together with whatever is sent next; who wants to know waits in `refresh`."""
         queued = self._queued
         # A call that ended without being sent would answer with its old error for ever.
-        if queued is None or queued.is_sent or queued.done.done():
+        if queued is None or queued.is_sent or queued.is_done:
             queued = self._queued = Call(
                 self._pipeline.script("read_changes"), self._since, on_answer=self._take
             )

@@ -13,12 +13,14 @@ from datetime import timedelta
 from typing import Any
 
 from autoscale_enforcer.errors import LedgerUnavailable, ScriptContractError
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.connection import Connector
 from autoscale_enforcer.ledger.durability import Waiting
-from autoscale_enforcer.ledger.exchange import Call, Exchange, ExchangeSettings, Guard, as_ours
+from autoscale_enforcer.ledger.exchange import Exchange, ExchangeSettings, Guard, as_ours
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.scripts import Script
 from autoscale_enforcer.ledger.told import Noticed
+from autoscale_enforcer.time_limit import TimeLimit
 
 MAX_BATCH = 256
 """Calls in one pipeline at most, so that no round trip outlasts the socket timeout."""
@@ -57,7 +59,7 @@ class Pipeline:
                 checks_server=checks_server,
             ),
         )
-        self._budget = call_budget.total_seconds()
+        self._budget = TimeLimit(call_budget)
         self._queue: list[Call] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -121,13 +123,14 @@ class Pipeline:
         """
         self.send(call)
         try:
-            async with asyncio.timeout(self._budget):
-                return await asyncio.shield(call.done)
+            if not call.is_done:
+                await self._budget.of(call.ending())
         except TimeoutError:
             late = LedgerUnavailable("Redis gave no answer in time")
-            if not call.is_sent and not call.done.done():
+            if not call.is_sent and not call.is_done:
                 _end(call, late)  # what was given up before it was sent never is
             raise late from None
+        return call.result()
 
     async def _run(self) -> None:
         # Not "while True": redis-py may turn the cancellation that ends this into another error.
@@ -136,7 +139,7 @@ class Pipeline:
             batch, self._queue = self._queue[:MAX_BATCH], self._queue[MAX_BATCH:]
             if not self._queue:
                 self._wake.clear()
-            batch = [call for call in batch if not call.done.done()]
+            batch = [call for call in batch if not call.is_done]
             if batch:
                 await self._send(batch)
 
@@ -155,7 +158,7 @@ class Pipeline:
         if self.guard is None or self.guard.why_not:
             await self.exchange.run([], self._settle_at_once)
         undecided = [call for call in batch if not self._is_foreign(call)]
-        while undecided := [call for call in undecided if not call.done.done()]:
+        while undecided := [call for call in undecided if not call.is_done]:
             answers = await self.exchange.run(undecided, self._settle_at_once)
             for call, answer in zip(undecided, answers, strict=True):
                 self._settle(call, answer)
@@ -178,7 +181,7 @@ class Pipeline:
 
     def _settle(self, call: Call, answer: Any) -> bool:
         """Hand the answer on; False where the call must be decided anew under a new epoch."""
-        if call.done.done():
+        if call.is_done:
             return True
         if isinstance(answer, Exception):
             return _end(call, as_ours(call.script.name, answer))
@@ -195,17 +198,16 @@ class Pipeline:
         answer = [word, *answer[1:]]
         if call.on_answer:
             call.on_answer(answer)
-        call.done.set_result(answer)
+        call.answer(answer)
         return True
 
     @staticmethod
     def _fail(calls: Sequence[Call], error: Exception) -> None:
         for call in calls:
-            if not call.done.done():
+            if not call.is_done:
                 _end(call, error)
 
 
 def _end(call: Call, error: Exception) -> bool:
-    call.done.set_exception(error)
-    call.done.exception()  # a caller that went away leaves no unhandled error behind
+    call.fail(error)
     return True

@@ -34,10 +34,14 @@ class Script:
 
     def arguments(self, given: dict[str, str | int | bytes]) -> list[str | int | bytes]:
         """The ARGV list; ScriptContractError where the names are not those of the header."""
-        if given.keys() != set(self.arg_names):
-            wrong = sorted(given.keys() ^ set(self.arg_names))
-            raise ScriptContractError(f"{self.name}: arguments do not match the header: {wrong}")
-        return [given[name] for name in self.arg_names]
+        try:
+            ordered = [given[name] for name in self.arg_names]
+        except KeyError:
+            ordered = []
+        if len(ordered) == len(given):
+            return ordered
+        wrong = sorted(given.keys() ^ set(self.arg_names))
+        raise ScriptContractError(f"{self.name}: arguments do not match the header: {wrong}")
 
 
 def scripts_folder() -> Path:

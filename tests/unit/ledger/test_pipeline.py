@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from autoscale_enforcer.errors import LedgerUnavailable, ScriptContractError
-from autoscale_enforcer.ledger.exchange import Call
+from autoscale_enforcer.ledger.call import Call
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Permit, Reserve, ReserveAnswer
 from autoscale_enforcer.ledger.pipeline import MAX_BATCH
@@ -20,6 +20,7 @@ from autoscale_enforcer.ledger.scripts import load_scripts
 from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.model.rows import said_row
+from autoscale_enforcer.time_limit import TimeLimit
 from tests.support.books import Books, pod, settings_at, vm
 from tests.support.proxy import Proxy
 
@@ -171,7 +172,7 @@ async def test_scripts_that_were_flushed_are_loaded_again(
 def hasty(ledger: Ledger, seconds: float) -> Iterator[None]:
     """What is asked now has a budget that runs out long before the socket's does."""
     usual = ledger.pipeline._budget
-    ledger.pipeline._budget = seconds
+    ledger.pipeline._budget = TimeLimit(timedelta(seconds=seconds))
     yield
     ledger.pipeline._budget = usual
 
