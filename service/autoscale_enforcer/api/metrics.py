@@ -49,6 +49,10 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
+        self._counts: dict[
+            tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None]]
+        ] = {}
+        """Those of each set of labels: to find them costs more than to count."""
 
         self._ports = dict[str, FrontDoor]()
         self._registry.register(_Ports(self._ports))
@@ -63,8 +67,14 @@ class Metrics:
 
     def count(self, door: str, verb: str, status: int, seconds: float) -> None:
         """One request was answered."""
-        self._requests.labels(door, verb, str(status)).inc()
-        self._seconds.labels(door, verb).observe(seconds)
+        counts = self._counts.get((door, verb, status))
+        if counts is None:
+            requests = self._requests.labels(door, verb, str(status))
+            counts = requests.inc, self._seconds.labels(door, verb).observe
+            self._counts[door, verb, status] = counts
+        inc, observe = counts
+        inc()
+        observe(seconds)
 
     def note_freezes(self, freezes: Mapping[str, object]) -> None:
         """Where grants are stopped now, by node or EVERYWHERE."""

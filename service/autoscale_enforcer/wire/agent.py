@@ -6,15 +6,16 @@ Field names are those of the protocol. Which version allows what is in `protocol
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
 from autoscale_enforcer.errors import ObjectError, WireError
-from autoscale_enforcer.model.ids import PodName, pod_name
 from autoscale_enforcer.model.names import name_problem
-from autoscale_enforcer.model.resources import MAX_MEM_BYTES, Resources
+from autoscale_enforcer.model.resources import Resources
 from autoscale_enforcer.objects.quantity import cpu_milli, format_cpu, format_mem, mem_bytes
+from autoscale_enforcer.wire.agent_request import AgentAmount, AgentRequest
+from autoscale_enforcer.wire.agent_usual import read_usual
 from autoscale_enforcer.wire.envelope import (
     ABSENT,
     Envelope,
@@ -31,52 +32,6 @@ MAX_SLOTS = 65535
 """Agents keep slots in 16 bits."""
 
 _SLOTS = re.compile(r"[0-9]{1,5}")
-
-
-@dataclass(frozen=True, slots=True)
-class AgentAmount:
-    """CPU in millicores and memory as an agent counts it: in slots of its VM, or in bytes."""
-
-    cpu: int
-    mem: int
-    mem_in_bytes: bool
-
-    def resources(self, slot_bytes: int) -> Resources:
-        """The same in bytes, for a VM with slots of that size."""
-        return Resources(self.cpu, self.mem if self.mem_in_bytes else self.mem * slot_bytes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRequest:
-    """One request of an autoscaler-agent for its VM."""
-
-    version: ProtocolVersion
-    namespace: str
-    name: str
-    asked: AgentAmount
-    """The whole amount wanted, never zero."""
-    told: AgentAmount | None
-    """`lastPermit`; None before v2.1 and after an agent's start."""
-    compute_unit: Resources | None
-    """From v4.0 on, never zero; None before."""
-
-    @property
-    def full_name(self) -> PodName:
-        """`namespace/name` of the VM's pod; agents know no UID."""
-        return pod_name(self.namespace, self.name)
-
-    def wanted(self, slot_bytes: int) -> Resources:
-        """What is asked, for a VM with slots of that size; raises WireError when absurd."""
-        amount = self.asked.resources(slot_bytes)
-        if amount.mem > MAX_MEM_BYTES:
-            raise WireError("resources.mem", "is more than 64Ti")
-        return amount
-
-    def last_permit(self, slot_bytes: int) -> Resources | None:
-        """What the agent was last told, at most what it asks now; None where it does not say."""
-        if self.told is None:
-            return None
-        return self.told.resources(slot_bytes).at_most(self.wanted(slot_bytes))
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,6 +63,11 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def decode_agent_request(body: bytes) -> AgentRequest:
     """An AgentRequest of any version we speak; raises WireError."""
     check_text(body)
+    return read_usual(body) or read_any(body)
+
+
+def read_any(body: bytes) -> AgentRequest:
+    """The same, whatever the version and however it is written."""
     sent = _REQUEST.read(body)
     version = _read_version(sent.version)
     namespace, name = _read_pod_name(sent.pod)
@@ -124,6 +84,7 @@ def decode_agent_request(body: bytes) -> AgentRequest:
     )
 
 
+@lru_cache(maxsize=4096)
 def encode_agent_answer(
     version: ProtocolVersion, permit: Resources, *, slot_bytes: int, unit: Resources
 ) -> bytes:
