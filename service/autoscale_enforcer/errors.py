@@ -56,6 +56,10 @@ class CheckUnavailable(ServiceError):
     """Who calls cannot be found out now; answered with 503: the caller may ask again."""
 
 
+class NotFound(ServiceError):
+    """What was asked about is not known; answered with 404."""
+
+
 class Overloaded(ServiceError):
     """More was asked at once than is worked on at once; answered with 503: ask again."""
 

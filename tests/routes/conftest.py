@@ -11,6 +11,7 @@ import redis.asyncio
 
 from tests.conftest import StartServer
 from tests.support.cluster_double import ClusterDouble
+from tests.support.port import OpenPort, ports
 from tests.support.replica import Kind, Replica, running
 from tests.support.servers import async_client
 
@@ -59,3 +60,10 @@ async def orphan(start_server: StartServer, cluster: ClusterDouble) -> AsyncIter
         await raw.aclose()
         server.kill()
         yield replica
+
+
+@pytest.fixture(params=["aiohttp", "plain"])
+async def open_port(request: pytest.FixtureRequest) -> AsyncIterator[OpenPort]:
+    """Opens ports that leave everything to aiohttp, or all but plain requests."""
+    async with ports(with_plain=request.param == "plain") as open_one:
+        yield open_one

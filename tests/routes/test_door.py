@@ -3,136 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from aiohttp import web
 
 from autoscale_enforcer.api.door.connection import Connection
-from autoscale_enforcer.api.door.front_door import FrontDoor
-from autoscale_enforcer.api.http import application, read_body, text_answer
+from autoscale_enforcer.api.door.plain_connection import PlainConnection
 from autoscale_enforcer.api.metrics import Metrics
-from autoscale_enforcer.config.settings import LimitSettings
 from autoscale_enforcer.errors import Overloaded
+from tests.support.port import GET, LIVE, POST, OpenPort, is_so
 from tests.support.replica import until
 
 SOON = timedelta(milliseconds=500)
-GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-LIVE = b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n"
-"""Answered even while `may_answer` is not set."""
-POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
-
-
-@dataclass(slots=True)
-class Client:
-    """A raw connection."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-    async def send(self, sent: bytes) -> None:
-        self.writer.write(sent)
-        await self.writer.drain()
-
-    async def reply(self) -> tuple[int, dict[str, str], bytes]:
-        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
-        first, *lines = head.strip().split("\r\n")
-        headers = dict(line.split(": ", 1) for line in lines)
-        body = await self.reader.readexactly(int(headers.get("Content-Length", 0)))
-        return int(first.split()[1]), headers, body
-
-    async def ask(self, sent: bytes = GET) -> int:
-        await self.send(sent)
-        return (await self.reply())[0]
-
-    async def is_closed(self) -> bool:
-        """The other side has ended the connection, and nothing more came."""
-        with contextlib.suppress(ConnectionResetError):
-            return await self.reader.read(1) == b""
-        return True
-
-
-@dataclass(slots=True)
-class Port:
-    """An open port; what is asked there waits while `may_answer` is not set."""
-
-    door: FrontDoor
-    number: int
-    clients: list[Client]
-    may_answer: asyncio.Event
-    asked: list[str] = field(default_factory=list)
-
-    async def connect(self, address: str = "127.0.0.1") -> Client:
-        opened = await asyncio.open_connection("127.0.0.1", self.number, local_addr=(address, 0))
-        self.clients.append(Client(*opened))
-        return self.clients[-1]
-
-    async def ask_in_vain(self, address: str = "127.0.0.1") -> Client:
-        """A client whose request is being worked on."""
-        before = len(self.asked)
-        client = await self.connect(address)
-        await client.send(GET)
-        await until(lambda: _is(len(self.asked) > before))
-        return client
-
-    async def holds(self, count: int) -> None:
-        await until(lambda: _is(self.door.places.taken == count))
-
-
-async def _is(so: bool) -> bool:
-    return so
-
-
-OpenPort = Callable[..., Awaitable[Port]]
-
-
-@pytest.fixture
-async def open_port() -> AsyncIterator[OpenPort]:
-    async with AsyncExitStack() as stack:
-
-        async def open_one(*, answers: bool = True, answer: str = "ok", **limits: Any) -> Port:
-            app = application("r1")
-            kind = LimitSettings(**limits)
-            door = FrontDoor(app, kind)
-            may_answer = asyncio.Event()
-            if answers:
-                may_answer.set()
-
-            async def handle(request: web.Request) -> web.Response:
-                if request.method == "POST":
-                    await read_body(request, limit=kind.extender_body, within=kind.read_timeout)
-                port.asked.append(request.method)
-                await may_answer.wait()
-                return text_answer(200, answer)
-
-            async def live(_: web.Request) -> web.Response:
-                return text_answer(200, "ok")
-
-            app.router.add_route("*", "/", handle)
-            app.router.add_get("/live", live)
-            await door.start()
-            number = await door.listen("127.0.0.1", 0, reuse_port=False)
-            port = Port(door, number, [], may_answer)
-            stack.push_async_callback(_close, port)
-            return port
-
-        yield open_one
-
-
-async def _close(port: Port) -> None:
-    port.may_answer.set()
-    for client in port.clients:
-        client.writer.close()
-    await port.door.close()
-    endings = [asyncio.ensure_future(client.writer.wait_closed()) for client in port.clients]
-    await asyncio.gather(*endings, return_exceptions=True)
-
 
 # Places
 
@@ -195,9 +78,9 @@ async def test_a_connection_that_has_ended_leaves_its_place(open_port: OpenPort)
     assert port.door._connections == set()
 
 
-def connections() -> list[Connection]:
+def connections() -> list[object]:
     """All that this process has, open or not."""
-    return [one for one in gc.get_objects() if type(one) is Connection]
+    return [one for one in gc.get_objects() if type(one) in (Connection, PlainConnection)]
 
 
 async def test_a_connection_that_has_ended_is_freed_at_once(open_port: OpenPort) -> None:
@@ -284,7 +167,7 @@ async def test_an_answer_that_is_not_taken_ends_its_connection(open_port: OpenPo
 
     await client.send(GET)
 
-    await until(lambda: _is(len(port.asked) == 1))
+    await until(lambda: is_so(len(port.asked) == 1))
     await port.holds(0)
 
 
@@ -295,7 +178,7 @@ async def test_what_is_left_of_an_answer_must_be_taken_in_time_too(open_port: Op
 
     await client.send(b"GET / HTTP/1.0\r\n\r\n")
 
-    await until(lambda: _is(len(port.asked) == 1))
+    await until(lambda: is_so(len(port.asked) == 1))
     await port.holds(0)
 
 
@@ -389,7 +272,7 @@ async def test_work_counts_until_it_ends_though_its_client_has_gone(open_port: O
     assert await (await port.connect()).ask() == 503
 
     port.may_answer.set()
-    await until(lambda: _is(port.door.turns.count == 0))
+    await until(lambda: is_so(port.door.turns.count == 0))
     assert await (await port.connect()).ask() == 200
 
 
@@ -401,7 +284,7 @@ async def test_large_bodies_of_one_address_have_a_share_of_the_memory(open_port:
     slow = [await port.connect() for _ in range(2)]
     for client in slow:
         await client.send(large)
-    await until(lambda: _is(port.door.bodies.held > 1_700_000))
+    await until(lambda: is_so(port.door.bodies.held > 1_700_000))
     refused, other = await port.connect(), await port.connect("127.0.0.2")
 
     assert await refused.ask(large + b" ") == 503
@@ -411,7 +294,7 @@ async def test_large_bodies_of_one_address_have_a_share_of_the_memory(open_port:
     for client in slow:
         await client.send(b" ")
         assert (await client.reply())[0] == 200
-    await until(lambda: _is(port.door.bodies.held == 0))
+    await until(lambda: is_so(port.door.bodies.held == 0))
 
 
 # The end

@@ -20,8 +20,9 @@ import aiohttp
 from aiohttp import web
 
 from autoscale_enforcer.api.admin import admin_app
-from autoscale_enforcer.api.agents import AgentDesk, agent_app
+from autoscale_enforcer.api.agents import AgentDesk, agent_port
 from autoscale_enforcer.api.door.front_door import FrontDoor
+from autoscale_enforcer.api.door.plain_connection import Plain
 from autoscale_enforcer.api.extender.app import extender_app
 from autoscale_enforcer.api.extender.desk import Desk
 from autoscale_enforcer.api.order_desk import OrderDesk
@@ -314,9 +315,10 @@ async def running(
             compute_unit=kind.compute_unit,
             replica=kind.name,
         )
+        port = agent_port(agents, kind.limits)
         ports: dict[Door, int] = {
             "extender": await _open(stack, extender_app(desk, kind.limits), kind),
-            "agent": await _open(stack, agent_app(agents, kind.limits), kind),
+            "agent": await _open(stack, port.app, kind, port.plain),
             "admin": await _open(
                 stack,
                 admin_app(
@@ -337,8 +339,10 @@ async def running(
         yield Replica(kind, ledger, desk, binder, leader, ports, session, raw)
 
 
-async def _open(stack: AsyncExitStack, app: web.Application, kind: Kind) -> int:
-    door = FrontDoor(app, kind.limits)
+async def _open(
+    stack: AsyncExitStack, app: web.Application, kind: Kind, plain: Plain | None = None
+) -> int:
+    door = FrontDoor(app, kind.limits, plain=plain)
     await door.start()
     stack.push_async_callback(door.close)
     return await door.listen("127.0.0.1", 0, reuse_port=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from autoscale_enforcer.api.door.plain_connection import Plain
 from autoscale_enforcer.api.http import (
     Count,
     application,
@@ -19,21 +20,20 @@ from autoscale_enforcer.api.http import (
     read_body,
     text_answer,
 )
+from autoscale_enforcer.api.plain import plain_port
 from autoscale_enforcer.cluster.learner import PodLearner
 from autoscale_enforcer.config.live import LiveConfig
 from autoscale_enforcer.config.settings import LimitSettings
-from autoscale_enforcer.errors import LedgerUnavailable, WireError
+from autoscale_enforcer.errors import LedgerUnavailable, NotFound, WireError
 from autoscale_enforcer.ledger.kept import unpack_fact
 from autoscale_enforcer.ledger.ledger import Ledger
 from autoscale_enforcer.ledger.outcomes import Permit, PermitAnswer
 from autoscale_enforcer.model.facts import PodFact
 from autoscale_enforcer.model.ids import PodName
 from autoscale_enforcer.model.resources import Resources
-from autoscale_enforcer.wire.agent import (
-    AgentRequest,
-    decode_agent_request,
-    encode_agent_answer,
-)
+from autoscale_enforcer.time_limit import TimeLimit
+from autoscale_enforcer.wire.agent import decode_agent_request, encode_agent_answer
+from autoscale_enforcer.wire.agent_request import AgentRequest
 from autoscale_enforcer.wire.protocol import effective_factor
 
 
@@ -49,38 +49,39 @@ class AgentDesk:
     replica: str
 
 
-class NotFound(Exception):
-    """Nobody knows a bound pod of that name."""
+@dataclass(frozen=True, slots=True)
+class AgentPort:
+    """What is behind the port."""
 
-    def __init__(self, name: PodName) -> None:
-        super().__init__(f"pod {name} is not known or not bound")
+    app: web.Application
+    """`POST /`; every other method is 400, as agents know it, and every other path 404."""
+    plain: Plain | None
+    """The same for what is asked plainly; None where callers are checked."""
 
 
-def agent_app(
+def agent_port(
     desk: AgentDesk,
     limits: LimitSettings,
     count: Count | None = None,
     *,
     checks: Sequence[Middleware] = (),
-) -> web.Application:
-    """`POST /`; every other method is 400, as agents know it, and every other path 404.
-
-    For whom the checks let through.
-    """
+) -> AgentPort:
+    """For whom the checks let through."""
     app = application(desk.replica, count, checks=checks)
+    limit = TimeLimit(limits.answer_within)
+
+    async def answer(body: bytes) -> bytes:
+        return await in_time(_answer(desk, decode_agent_request(body)), limit)
 
     async def handle(request: web.Request) -> web.Response:
         if request.method != "POST":
             return text_answer(400, "must be POST")
         body = await read_body(request, limit=limits.agent_body, within=limits.read_timeout)
-        asked = decode_agent_request(body)
-        try:
-            return json_answer(await in_time(_answer(desk, asked), within=limits.answer_within))
-        except NotFound as error:
-            return text_answer(404, str(error))
+        return json_answer(await answer(body))
 
     app.router.add_route("*", "/", handle)
-    return app
+    plain = None if checks else plain_port("/", answer, limits, replica=desk.replica, count=count)
+    return AgentPort(app, plain)
 
 
 async def _answer(desk: AgentDesk, asked: AgentRequest) -> bytes:
@@ -98,7 +99,7 @@ async def _answer(desk: AgentDesk, asked: AgentRequest) -> bytes:
     if answer.outcome in (Permit.PERMIT, Permit.FIXED):
         return encode_agent_answer(asked.version, answer.amount, slot_bytes=slot_bytes, unit=factor)
     if answer.outcome in (Permit.UNKNOWN, Permit.UNBOUND):
-        raise NotFound(asked.full_name)
+        raise _not_found(asked.full_name)
     if answer.outcome is Permit.NOT_VM:
         raise WireError("pod", f"{asked.full_name} runs no VM")
     if answer.outcome is Permit.UNREADABLE:
@@ -135,5 +136,9 @@ async def _learn(desk: AgentDesk, name: PodName) -> PodFact:
     """A pod whose event is late; NotFound where no pod of that name is bound."""
     fact = await desk.learner.learn(name)
     if fact is None:
-        raise NotFound(name)
+        raise _not_found(name)
     return fact
+
+
+def _not_found(name: PodName) -> NotFound:
+    return NotFound(f"pod {name} is not known or not bound")

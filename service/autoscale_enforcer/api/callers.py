@@ -20,6 +20,7 @@ from autoscale_enforcer.errors import (
     NotIdentified,
     TooLate,
 )
+from autoscale_enforcer.time_limit import TimeLimit
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def only_known_callers(
     names: Iterable[str], reviews: Reviews | None = None, *, within: timedelta
 ) -> Middleware:
     """Lets those through whose certificate has one of the names, or whose token is allowed."""
-    allowed = frozenset(names)
+    allowed, limit = frozenset(names), TimeLimit(within)
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -44,7 +45,7 @@ def only_known_callers(
         if not shown & allowed:
             if reviews is None:
                 raise _refusal(shown)
-            await _check_token(request, reviews, within)
+            await _check_token(request, reviews, limit)
         return await handler(request)
 
     return check
@@ -56,11 +57,11 @@ def _refusal(shown: set[str]) -> NotAllowed | NotIdentified:
     return NotAllowed(f"certificates of {', '.join(sorted(shown))} may not call this port")
 
 
-async def _check_token(request: web.Request, reviews: Reviews, within: timedelta) -> None:
+async def _check_token(request: web.Request, reviews: Reviews, limit: TimeLimit) -> None:
     token = bearer_token(request)
     try:
         asked = reviews.is_allowed(token, caller=request.remote or "")
-        is_allowed = await in_time(asked, within=within)
+        is_allowed = await in_time(asked, limit)
     except (ClusterUnavailable, TooLate) as error:
         log.warning("a token could not be reviewed: %s", error)
         raise CheckUnavailable("the token cannot be reviewed now: ask again") from error

@@ -18,12 +18,14 @@ from autoscale_enforcer.errors import (
     ClusterUnavailable,
     LedgerUnavailable,
     NotAllowed,
+    NotFound,
     NotIdentified,
     Overloaded,
     ServiceError,
     TooLate,
     WireError,
 )
+from autoscale_enforcer.time_limit import TimeLimit
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ STATUS: dict[type[ServiceError], int] = {
     WireError: 400,
     NotIdentified: 401,
     NotAllowed: 403,
+    NotFound: 404,
     CheckUnavailable: 503,
     Overloaded: 503,
     LedgerUnavailable: 503,
@@ -47,6 +50,7 @@ READS = frozenset({"GET", "HEAD"})
 """Methods that change nothing and whose bodies nobody reads."""
 
 REPLICA_HEADER = "X-Replica"
+JSON = "application/json"
 
 
 async def read_body(request: web.Request, *, limit: int, within: timedelta) -> bytes:
@@ -76,10 +80,10 @@ async def read_body(request: web.Request, *, limit: int, within: timedelta) -> b
     return b"".join(chunks)
 
 
-async def in_time(work: Awaitable[T], *, within: timedelta) -> T:
+async def in_time(work: Awaitable[T], limit: TimeLimit) -> T:
     """What `work` gives; TooLate, and `work` cancelled, where that takes longer."""
     try:
-        async with asyncio.timeout(within.total_seconds()):
+        with limit.each():
             return await work
     except TimeoutError:
         raise TooLate("no answer in time: ask again") from None
@@ -87,7 +91,7 @@ async def in_time(work: Awaitable[T], *, within: timedelta) -> T:
 
 def json_answer(body: bytes) -> web.Response:
     """200 with a JSON body."""
-    return web.Response(body=body, content_type="application/json")
+    return web.Response(body=body, content_type=JSON)
 
 
 def text_answer(status: int, text: str) -> web.Response:
@@ -127,23 +131,26 @@ def _is_leaving(request: web.Request) -> bool:
 
 @web.middleware
 async def errors_as_answers(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every error as an answer: the one place where a status is chosen for one."""
+    """Every error as an answer."""
     try:
         return await handler(request)
-    except ServiceError as error:
+    except Exception as error:  # noqa: BLE001 - a bug of ours is an answer, too
+        return answer_to(error, f"{request.method} {request.path}")
+
+
+def answer_to(error: Exception, asked: str) -> web.Response:
+    """What a caller is told of the error; what is a bug of ours is logged with what was asked."""
+    if isinstance(error, ServiceError):
         status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), None)
-        if status is None:
-            log.exception("%s %s", request.method, request.path)
-            return text_answer(500, "internal error")
-        return _refusal(status, error)
-    except web.HTTPException as error:
+        if status is not None:
+            return _refusal(status, error)
+    if isinstance(error, web.HTTPException):
         return _in_our_words(error)
-    except ConnectionResetError:
+    if isinstance(error, ConnectionResetError):
         # Nobody reads it. Raised on, aiohttp would log it as an error of ours, at a client's will.
         return text_answer(400, "the client has gone")
-    except Exception:
-        log.exception("%s %s", request.method, request.path)
-        return text_answer(500, "internal error")
+    log.error("%s", asked, exc_info=error)
+    return text_answer(500, "internal error")
 
 
 def _refusal(status: int, error: ServiceError) -> web.Response:

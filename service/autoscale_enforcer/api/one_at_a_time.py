@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from autoscale_enforcer.api.http import in_time
+from autoscale_enforcer.time_limit import TimeLimit
 
 
 class OneAtATime:
@@ -17,7 +18,8 @@ class OneAtATime:
     """
 
     def __init__(self, name: str, make: Callable[[], Awaitable[bytes]], within: timedelta) -> None:
-        self._name, self._make, self._within = name, make, within
+        self._name, self._make = name, make
+        self._limit = TimeLimit(within)
         self._turn = asyncio.Lock()
         self._next: asyncio.Task[bytes] | None = None
         self._tasks: set[asyncio.Task[bytes]] = set()
@@ -29,7 +31,7 @@ class OneAtATime:
             self._next = asyncio.create_task(self._run(), name=self._name)
             self._tasks.add(self._next)
             self._next.add_done_callback(self._end)
-        return await in_time(asyncio.shield(self._next), within=self._within)
+        return await in_time(asyncio.shield(self._next), self._limit)
 
     async def close(self) -> None:
         """End what is under way."""
@@ -43,10 +45,10 @@ class OneAtATime:
             await asyncio.sleep(self._rests_until - loop.time())
             self._next, began = None, loop.time()
             try:
-                return await in_time(self._make(), within=self._within)
+                return await in_time(self._make(), self._limit)
             finally:
                 took = loop.time() - began
-                self._rests_until = loop.time() + min(took, self._within.total_seconds() / 4)
+                self._rests_until = loop.time() + min(took, self._limit.seconds / 4)
 
     def _end(self, task: asyncio.Task[bytes]) -> None:
         self._tasks.discard(task)

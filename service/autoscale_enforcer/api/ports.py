@@ -13,6 +13,7 @@ from aiohttp.typedefs import Middleware
 from autoscale_enforcer.api.callers import Reviews, only_known_callers
 from autoscale_enforcer.api.door.descriptors import allow_descriptors
 from autoscale_enforcer.api.door.front_door import FrontDoor, Tls
+from autoscale_enforcer.api.door.plain_connection import Plain
 from autoscale_enforcer.api.door.tls import server_tls
 from autoscale_enforcer.config.settings import OwnPorts, Settings
 
@@ -55,10 +56,16 @@ class PortOpener:
         allow_descriptors(len(NAMES) * settings.limits.connections)
         return cls(settings, {name: _tls(settings, name) for name in NAMES})
 
-    async def open(self, stack: AsyncExitStack, name: PortName, app: web.Application) -> OpenPort:
-        """The port, open until the stack closes it."""
+    async def open(
+        self,
+        stack: AsyncExitStack,
+        name: PortName,
+        app: web.Application,
+        plain: Plain | None = None,
+    ) -> OpenPort:
+        """The port, open until the stack closes it; without `plain` where callers are checked."""
         listen = self.settings.listen
-        door = FrontDoor(app, self.settings.limits, self.tls[name])
+        door = FrontDoor(app, self.settings.limits, self.tls[name], plain)
         await door.start()
         stack.push_async_callback(door.close)
         wanted: int = getattr(listen, f"{name}_port")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscale_enforcer.api.admin import Health, admin_app
-from autoscale_enforcer.api.agents import AgentDesk, agent_app
+from autoscale_enforcer.api.agents import AgentDesk, agent_port
 from autoscale_enforcer.api.door.front_door import FrontDoor
 from autoscale_enforcer.api.extender.app import extender_app
 from autoscale_enforcer.api.extender.desk import Desk
@@ -182,14 +182,14 @@ async def _open_replica(stack: AsyncExitStack, opener: PortOpener, stop: asyncio
         partial(metrics.count, "extender"),
         checks=opener.checks("extender"),
     )
-    agents = agent_app(
+    agents = agent_port(
         means.agent_desk(),
         settings.limits,
         partial(metrics.count, "agents"),
         checks=opener.checks("agent", cluster.reviews),
     )
     extender = await opener.open(stack, "extender", schedulers)
-    agent = await opener.open(stack, "agent", agents)
+    agent = await opener.open(stack, "agent", agents.app, agents.plain)
     metrics.watch_port("extender", extender.door)
     metrics.watch_port("agents", agent.door)
     await _until_built(ledger)

@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from autoscale_enforcer.api.door.bodies import SMALL, Bodies
+from autoscale_enforcer.api.door.client import Client, nothing
 from autoscale_enforcer.api.door.places import Place, Places
 from autoscale_enforcer.api.door.turns import Turns
 
@@ -27,10 +28,6 @@ TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain\r\n"
     b"Content-Length: 21\r\nConnection: close\r\n\r\nthe head is too long\n"
 )
-
-
-def _nothing() -> None:
-    """What an ended connection does to be given up."""
 
 
 class Connection(web.RequestHandler):
@@ -62,7 +59,7 @@ class Connection(web.RequestHandler):
         turns: Turns,
         bodies: Bodies,
         head_limit: int,
-        there: set[Connection],
+        there: set[Client],
         **kind: Any,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -93,7 +90,7 @@ class Connection(web.RequestHandler):
         self._places.leave(self.place)
         self._there.discard(self)
         # What refers to itself in a circle is freed seldom, and with TLS there is much of it.
-        self.place.give_up, self._wire = _nothing, None
+        self.place.give_up, self._wire = nothing, None
 
     @override
     def data_received(self, data: bytes) -> None:

@@ -20,8 +20,10 @@ from typing import Any
 from aiohttp import web
 
 from autoscale_enforcer.api.door.bodies import Bodies
+from autoscale_enforcer.api.door.client import Client
 from autoscale_enforcer.api.door.connection import Connection
 from autoscale_enforcer.api.door.places import Place, Places
+from autoscale_enforcer.api.door.plain_connection import Plain, PlainConnection
 from autoscale_enforcer.api.door.server_settings import (
     BACKLOG,
     WRITE_SECONDS,
@@ -57,13 +59,15 @@ class FrontDoor:
     app: web.Application
     limits: LimitSettings
     tls: Tls | None = None
+    plain: Plain | None = None
+    """How plain requests are answered without the application, the same as by it."""
     places: Places = field(init=False)
     turns: Turns = field(init=False)
     bodies: Bodies = field(init=False)
     _runner: web.AppRunner = field(init=False)
     _server: web.Server = field(init=False)
     _listeners: list[socket.socket] = field(default_factory=list)
-    _connections: set[Connection] = field(default_factory=set)
+    _connections: set[Client] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -183,7 +187,7 @@ class FrontDoor:
                 limits = {"ssl": self.tls(), "ssl_handshake_timeout": within}
                 limits["ssl_shutdown_timeout"] = WRITE_SECONDS
             loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(partial(self._connection, place), client, **limits)
+            await loop.connect_accepted_socket(partial(self._protocol, place), client, **limits)
             is_handed_over = True
         except (OSError, asyncio.CancelledError):
             pass  # no TLS, not ours, or given up meanwhile
@@ -191,6 +195,20 @@ class FrontDoor:
             if not is_handed_over:
                 client.close()
                 self.places.leave(place)
+
+    def _protocol(self, place: Place) -> asyncio.Protocol:
+        if self.plain is None:
+            return self._connection(place)
+        return PlainConnection(
+            self.plain,
+            place=place,
+            places=self.places,
+            turns=self.turns,
+            limits=self.limits,
+            there=self._connections,
+            tasks=self._tasks,
+            successor=partial(self._connection, place),
+        )
 
     def _connection(self, place: Place) -> Connection:
         return Connection(

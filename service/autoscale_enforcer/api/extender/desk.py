@@ -24,6 +24,7 @@ from autoscale_enforcer.model.ids import NodeName, PodUid
 from autoscale_enforcer.model.rows import PodRow, said_row
 from autoscale_enforcer.objects.pods import read_pod
 from autoscale_enforcer.objects.vms import vm_owner
+from autoscale_enforcer.time_limit import TimeLimit
 from autoscale_enforcer.wire.pods import PodReference, SentPod
 
 log = logging.getLogger(__name__)
@@ -48,15 +49,17 @@ class Desk:
     """`answer_within` is what kube-scheduler is kept waiting at most; as many binds as `requests`
     are under way at once, those included that went on behind their answer."""
     standings: Standings = field(init=False)
+    _limit: TimeLimit = field(init=False)
     _heard: OrderedDict[PodUid, PodRow] = field(default_factory=OrderedDict)
     _running: set[asyncio.Future[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.standings = Standings(self.ledger.mirror)
+        self._limit = TimeLimit(self.limits.answer_within)
 
     async def in_time(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives; TooLate where kube-scheduler would wait too long for it."""
-        return await in_time(work, within=self.limits.answer_within)
+        return await in_time(work, self._limit)
 
     async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives. It goes on to its end even where nobody waits for it any more.
