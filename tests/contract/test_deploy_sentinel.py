@@ -116,7 +116,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
 def test_lost_primary_is_replaced_and_comes_back_as_a_replica(machine: Machine) -> None:
     assert [machine.role(number) for number in range(3)] == ["master", "slave", "slave"]
 
@@ -131,7 +130,6 @@ def test_lost_primary_is_replaced_and_comes_back_as_a_replica(machine: Machine) 
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
 def test_after_all_were_down_the_last_primary_is_followed(machine: Machine) -> None:
     """Redis 0, which was primary first, must not make the others copy its older books."""
     machine.kill(REDIS, 0)

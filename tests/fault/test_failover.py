@@ -32,7 +32,7 @@ LEADER = Leadership("token")
 SECONDS = 15.0
 """From the Sentinels' decision to the next grant, at most."""
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

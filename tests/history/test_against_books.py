@@ -64,7 +64,6 @@ ALTERED: dict[Op, Callable[[Operation], None]] = {
 }
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("op", ALTERED)
 @settings(max_examples=20)
 @given(SEEDS, st.integers(0, 3))

@@ -105,7 +105,6 @@ def test_scripts_do_what_the_model_does(client: redis.Redis) -> None:
     run(Scripted(client), stories=200)
 
 
-@pytest.mark.timeout(120)
 def test_scripts_do_what_the_model_does_by_the_servers_clock(client: redis.Redis) -> None:
     """The scripts' very text: everywhere else a prelude tells them the time.
 

@@ -115,14 +115,12 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
         yield Laboratory(client, Nursery(folder))
 
 
-@pytest.mark.timeout(120)
 def test_scripts_without_a_planted_bug_are_not_accused(laboratory: Laboratory) -> None:
     scripted = Scripted(laboratory.client, laboratory.healthy)
 
     assert not [seed for seed in range(STORIES // 10) if laboratory.shows(scripted, seed)]
 
 
-@pytest.mark.timeout(120)
 def test_some_planted_bugs_are_caught(laboratory: Laboratory) -> None:
     mutants = [mutant for mutant in all_mutants() if mutant.title not in NO_DIFFERENCE]
 

@@ -53,7 +53,6 @@ class Changer:
                 await books.put_node(node, 4000 + stamp % 9, 800, rv=rv)
 
 
-@pytest.mark.timeout(120)
 async def test_what_is_read_while_it_changes_adds_up(
     client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

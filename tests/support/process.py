@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-START_SECONDS = 60.0
+START_SECONDS = 100.0
 """kube-apiserver needs 3 s on two idle cores, and several times that on busy ones."""
 
 STOP_SECONDS = 20.0

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 HOST = "127.0.0.1"
-READY_SECONDS = 20
+READY_SECONDS = 100
+"""Python starts slowly where others keep the machine busy."""
 
 
 @dataclass(frozen=True, slots=True)
