@@ -12,19 +12,24 @@ local function pod_row(value)
       value.factor_cpu, value.factor_mem, value.over_cpu, value.over_mem,
       value.deadline, value.stamp)
   end
-  local at = {string.match(value,
-    '^([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+)$')}
-  if not at[1] then
+  -- Whatever is between two blanks: a class of fewer characters costs half as much again.
+  local name, node, stage, rv, vm_rv, heard, vm, scaled, broken, ignored, moving, cpu, mem,
+    charge_cpu, charge_mem, asked_cpu, asked_mem, use_cpu, use_mem, max_cpu, max_mem,
+    factor_cpu, factor_mem, over_cpu, over_mem, deadline, stamp = string.match(value,
+    '^([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+)$')
+  if not name then
     error('not a row of a pod, which has 27 fields: ' .. value)
   end
-  -- Times one makes a number of a text, at less than half of what tonumber costs.
+  -- Times one makes a number of a text, at less than half of what tonumber costs, and an error of
+  -- what is none.
   return {
-    name = at[1], node = at[2], stage = at[3], rv = at[4], vm_rv = at[5], heard = at[6],
-    vm = at[7] * 1, scaled = at[8] * 1, broken = at[9] * 1, ignored = at[10] * 1,
-    moving = at[11] * 1, cpu = at[12] * 1, mem = at[13] * 1,
-    charge_cpu = at[14] * 1, charge_mem = at[15] * 1,
-    asked_cpu = at[16] * 1, asked_mem = at[17] * 1, use_cpu = at[18] * 1, use_mem = at[19] * 1,
-    max_cpu = at[20] * 1, max_mem = at[21] * 1, factor_cpu = at[22] * 1, factor_mem = at[23] * 1,
-    over_cpu = at[24] * 1, over_mem = at[25] * 1, deadline = at[26] * 1, stamp = at[27] * 1,
+    name = name, node = node, stage = stage, rv = rv, vm_rv = vm_rv, heard = heard,
+    vm = vm * 1, scaled = scaled * 1, broken = broken * 1, ignored = ignored * 1,
+    moving = moving * 1, cpu = cpu * 1, mem = mem * 1,
+    charge_cpu = charge_cpu * 1, charge_mem = charge_mem * 1,
+    asked_cpu = asked_cpu * 1, asked_mem = asked_mem * 1,
+    use_cpu = use_cpu * 1, use_mem = use_mem * 1, max_cpu = max_cpu * 1, max_mem = max_mem * 1,
+    factor_cpu = factor_cpu * 1, factor_mem = factor_mem * 1,
+    over_cpu = over_cpu * 1, over_mem = over_mem * 1, deadline = deadline * 1, stamp = stamp * 1,
   }
 end

@@ -27,14 +27,18 @@ def library(name: str) -> str:
 def test_row_fields_are_the_same_in_lua_and_python(lua: str, row: type[NodeRow | PodRow]) -> None:
     text = library(lua)
     written = re.findall(r"value\.(\w+)", text)
-    read = re.findall(r"(\w+) = at\[(\d+)\]( \* 1)?", text)
+    captured = re.search(r"local ([\w,\s]+) = string\.match\(value,\s+'(.*)'\)", text)
+    read = re.findall(r"(\w+) = (\w+)( \* 1)?[,\s]", text.partition("  return {\n")[2])
 
     ours = [(spec.name, spec.type == "int") for spec in fields(row)]
 
     assert written == [name for name, _ in ours]
     assert re.findall(r"%([sd])[ ']", text) == ["d" if number else "s" for _, number in ours]
+    assert captured
+    assert captured[1].replace(",", " ").split() == written
+    assert captured[2].count("(") == len(ours)
     assert [(name, bool(number)) for name, _, number in read] == ours
-    assert [int(at) for _, at, _ in read] == list(range(1, len(ours) + 1))
+    assert [name for name, _, _ in read] == [field for _, field, _ in read]
 
 
 def test_new_node_has_the_fields_of_an_absent_row() -> None:
@@ -77,6 +81,19 @@ def test_row_of_another_number_of_fields_is_no_row(valkey_server: Server, text: 
         valkey_server.client() as client,
         pytest.raises(Exception, match="not a row of a pod, which has 27 fields"),
     ):
+        client.eval(code, 0, text)
+
+
+@pytest.mark.parametrize(
+    ("lua", "row"), [("node_row", NodeRow()), ("pod_row", PodRow(name="a/b"))], ids=["node", "pod"]
+)
+def test_row_with_a_word_in_place_of_a_number_is_no_row(
+    valkey_server: Server, lua: str, row: NodeRow | PodRow
+) -> None:
+    code = "\n".join([library(lua), f"return {lua}(ARGV[1]).node or 'read'"])
+    text = row.encode().rpartition(" ")[0] + " many"
+
+    with valkey_server.client() as client, pytest.raises(Exception, match="arithmetic"):
         client.eval(code, 0, text)
 
 

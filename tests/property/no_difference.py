@@ -102,8 +102,8 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "scan_books: sign turned: out[#out + 1] = entry[2]",
     ),
     "only a row that was damaged by hand is no row; the contract test of rows has such texts": (
-        "node_row: check dropped: if not at[1] then",
-        "pod_row: check dropped: if not at[1] then",
+        "node_row: check dropped: if not uid then",
+        "pod_row: check dropped: if not name then",
     ),
     "spares a ZREM of what was never put there": ("save_pod: check dropped: elseif before then",),
     "a name always has a row (invariant 2), and books that lack one are unbuilt": (
