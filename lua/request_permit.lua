@@ -36,16 +36,16 @@
 -- Keeps:  I1 sums, I3 no grant over capacity, I5 growth only when room has come
 -- Again:  same stamp -> at least the same permit
 -- Cost:   O(log nodes)
--- Include: charge, copy_row, count_pod, frozen, journal_pod, load_node, pod_row, room_for,
+-- Include: charge, count_pod, frozen, holding, journal_pod, load_node, pod_row, room_for,
 --   save_nodes, save_pod, unsettled
 local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
   deadlines = KEYS[6], meta = KEYS[7], freezes = KEYS[8], journal = KEYS[9],
 }
-local epoch, stamp, name = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local asked = {cpu = tonumber(ARGV[4]), mem = tonumber(ARGV[5])}
-local factor = {cpu = tonumber(ARGV[6]), mem = tonumber(ARGV[7])}
-local last = {cpu = tonumber(ARGV[8]), mem = tonumber(ARGV[9])}
+local epoch, stamp, name = ARGV[1], ARGV[2] * 1, ARGV[3]
+local cpu, mem = ARGV[4] * 1, ARGV[5] * 1
+local factor_cpu, factor_mem = ARGV[6] * 1, ARGV[7] * 1
+local last_cpu, last_mem = ARGV[8] * 1, ARGV[9] * 1
 local most, context = ARGV[10], ARGV[11]
 
 local meta = redis.call('HMGET', keys.meta, 'epoch', 'state', 'settle_ms')
@@ -72,14 +72,14 @@ end
 
 local loaded = {}
 local node = load_node(loaded, keys, pod.node, epoch).row
-local first = pod.heard ~= epoch
-local after = copy_row(pod)
-after.heard, after.stamp = epoch, stamp
+local first, was = pod.heard ~= epoch, holding(pod)
 count_pod(node, pod, -1)
+pod.heard, pod.stamp = epoch, stamp
 -- Counted as heard before the node is judged: it may be the one that the node waited for.
-local heard = node.heard + 1
-local stays = pod.moving == 1 or frozen(keys, pod.node)
-  or unsettled({vms = node.vms + 1, heard = heard}, meta[2], tonumber(meta[3]))
+local seen = {vms = node.vms + 1, heard = node.heard + 1}
+local grows = first or cpu > pod.cpu or mem > pod.mem
+local stays = not grows or pod.moving == 1 or frozen(keys, pod.node)
+  or unsettled(seen, meta[2], meta[3])
 local what = 'request'
 
 -- The amount of one resource: what it shrinks to, or how far it may grow.
@@ -98,18 +98,18 @@ local function judge(has, wants, step, told, use, most_of_it, over, left)
   return amount, charge(amount, over)
 end
 
-after.cpu, after.charge_cpu = judge(
-  pod.cpu, asked.cpu, factor.cpu, last.cpu, pod.use_cpu, pod.max_cpu, pod.over_cpu,
+pod.cpu, pod.charge_cpu = judge(
+  pod.cpu, cpu, factor_cpu, last_cpu, pod.use_cpu, pod.max_cpu, pod.over_cpu,
   node.cap_cpu - node.reserved_cpu)
-after.mem, after.charge_mem = judge(
-  pod.mem, asked.mem, factor.mem, last.mem, pod.use_mem, pod.max_mem, pod.over_mem,
+pod.mem, pod.charge_mem = judge(
+  pod.mem, mem, factor_mem, last_mem, pod.use_mem, pod.max_mem, pod.over_mem,
   node.cap_mem - node.reserved_mem)
-after.asked_cpu, after.asked_mem = asked.cpu, asked.mem
-after.factor_cpu, after.factor_mem = factor.cpu, factor.mem
+pod.asked_cpu, pod.asked_mem = cpu, mem
+pod.factor_cpu, pod.factor_mem = factor_cpu, factor_mem
 
-count_pod(node, after, 1)
+count_pod(node, pod, 1)
 save_nodes(loaded, keys)
-save_pod(keys, uid, after, before)
-journal_pod(keys, most, what, uid, pod, after, context, loaded)
+save_pod(keys, uid, pod, before)
+journal_pod(keys, most, what, uid, was, pod, context, loaded)
 
-return {'PERMIT', after.cpu, after.mem}
+return {'PERMIT', pod.cpu, pod.mem}

@@ -51,8 +51,8 @@ local keys = {
   deadlines = KEYS[6], gone = KEYS[7], meta = KEYS[8], freezes = KEYS[9],
   journal = KEYS[10],
 }
-local epoch, stamp, uid, name = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local said, to, hold_ms = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local epoch, stamp, uid, name = ARGV[1], ARGV[2] * 1, ARGV[3], ARGV[4]
+local said, to, hold_ms = ARGV[5], ARGV[6], ARGV[7] * 1
 local most, context = ARGV[8], ARGV[9]
 
 local meta = redis.call('HMGET', keys.meta, 'epoch', 'state', 'settle_ms')
@@ -89,7 +89,7 @@ set_charges(after)
 local short, more = short_of(node, pod and pod.node == name and pod or nil, after)
 if more and frozen(keys, name) then
   return {'FROZEN'}
-elseif more and unsettled(node, meta[2], tonumber(meta[3])) then
+elseif more and unsettled(node, meta[2], meta[3], now) then
   return {'UNSETTLED'}
 elseif short ~= '' then
   return {'NO_ROOM', short}

@@ -31,7 +31,7 @@ local keys = {
   nodes = KEYS[1], pods = KEYS[2], names = KEYS[3], facts = KEYS[4], changes = KEYS[5],
   deadlines = KEYS[6], meta = KEYS[7], journal = KEYS[8],
 }
-local epoch, stamp, uid, name = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local epoch, stamp, uid, name = ARGV[1], ARGV[2] * 1, ARGV[3], ARGV[4]
 local most, context = ARGV[5], ARGV[6]
 
 if redis.call('HGET', keys.meta, 'epoch') ~= epoch then

@@ -3,5 +3,5 @@
 -- Gives: microseconds since 1970, exact in a double until the year 2255
 local function now_us()
   local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+  return time[1] * 1000000 + time[2]
 end

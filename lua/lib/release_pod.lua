@@ -3,7 +3,7 @@
 --   the caller's context
 -- Gives: RELEASED: room was freed, the pod stays known, as pending; LATE: the hold is there and
 --   something newer has changed it; NOTHING: there is no such hold
--- Include: copy_row, journal_pod, pod_row, save_nodes, save_pod, take_off
+-- Include: holding, journal_pod, pod_row, save_nodes, save_pod, take_off
 local function release_pod(keys, epoch, stamp, uid, name, stage, most, context)
   local before = redis.call('HGET', keys.pods, uid)
   local pod = before and pod_row(before)
@@ -14,11 +14,11 @@ local function release_pod(keys, epoch, stamp, uid, name, stage, most, context)
   end
   local loaded = {}
   take_off(loaded, keys, pod, epoch)
-  local after = copy_row(pod)
-  after.stage, after.node, after.deadline, after.stamp = 'pending', '-', 0, stamp
+  local was = holding(pod)
+  pod.stage, pod.node, pod.deadline, pod.stamp = 'pending', '-', 0, stamp
   save_nodes(loaded, keys)
-  save_pod(keys, uid, after, before)
+  save_pod(keys, uid, pod, before)
   local what = stage == 'held' and 'unreserve' or 'abandon'
-  journal_pod(keys, most, what, uid, pod, after, context, loaded)
+  journal_pod(keys, most, what, uid, was, pod, context, loaded)
   return 'RELEASED'
 end

@@ -18,7 +18,7 @@ local function save_nodes(loaded, keys)
         redis.call('HINCRBY', keys.meta, 'nodes', -1)
       else
         -- The version is the last field; to put it there costs less than to write all anew.
-        text = string.format('%s %d', string.match(text, '^(.*) '), row.version)
+        text = string.match(text, '^.* ') .. string.format('%d', row.version)
         redis.call('HSET', keys.nodes, name, text)
         if not entry.before then
           redis.call('HINCRBY', keys.meta, 'nodes', 1)

@@ -3,8 +3,7 @@
 -- Gives: nothing; charge and asked are changed
 -- Include: charge
 local function set_charges(pod)
-  for _, r in ipairs({'cpu', 'mem'}) do
-    pod['charge_' .. r] = charge(pod[r], pod['over_' .. r])
-    pod['asked_' .. r] = pod[r]
-  end
+  pod.charge_cpu = charge(pod.cpu, pod.over_cpu)
+  pod.charge_mem = charge(pod.mem, pod.over_mem)
+  pod.asked_cpu, pod.asked_mem = pod.cpu, pod.mem
 end

@@ -3,15 +3,10 @@
 -- Gives: '', cpu, mem or cpu_mem, whichever is missing; whether anything more is asked at all. A
 --   resource of which nothing more is asked is not judged.
 local function short_of(node, was, will)
-  local short, more = '', false
-  for _, r in ipairs({'cpu', 'mem'}) do
-    local charge = will['charge_' .. r]
-    if charge > (was and was['charge_' .. r] or 0) then
-      more = true
-      if node['reserved_' .. r] + charge > node['cap_' .. r] then
-        short = short == '' and r or 'cpu_mem'
-      end
-    end
-  end
-  return short, more
+  local more_cpu = will.charge_cpu > (was and was.charge_cpu or 0)
+  local more_mem = will.charge_mem > (was and was.charge_mem or 0)
+  local no_cpu = more_cpu and node.reserved_cpu + will.charge_cpu > node.cap_cpu
+  local no_mem = more_mem and node.reserved_mem + will.charge_mem > node.cap_mem
+  local short = no_cpu and no_mem and 'cpu_mem' or no_cpu and 'cpu' or no_mem and 'mem' or ''
+  return short, more_cpu or more_mem
 end

@@ -23,8 +23,8 @@ SCRIPTS = [pytest.param(file, id=file.name) for file in scripts()]
 LIBRARIES = [pytest.param(file, id=file.name) for file in libraries()]
 FILES = SCRIPTS + LIBRARIES
 
-ALIASES = {"node": "name", "cpu": "asked.cpu", "mem": "asked.mem"}
-"""Where the header's name is that of a row or an amount in the body."""
+ALIASES = {"node": "name"}
+"""Where the header's name is that of a row in the body."""
 
 LOOPS = {"begin_build", "publish_build"}
 """Scripts that treat a range of keys alike."""

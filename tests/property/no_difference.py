@@ -81,8 +81,8 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "reserve_pod: doubled: set_charges(after)",
     ),
     "the pod had a row before, so the second time writes that same row and deadline": (
-        "release_pod: doubled: save_pod(keys, uid, after, before)",
-        "request_permit: doubled: save_pod(keys, uid, after, before)",
+        "release_pod: doubled: save_pod(keys, uid, pod, before)",
+        "request_permit: doubled: save_pod(keys, uid, pod, before)",
     ),
     "a version has to rise, by how much is nobody's business; the node is there and stays": (
         "recount_node: doubled: save_nodes(loaded, keys)",
