@@ -26,15 +26,19 @@ local meta = redis.call('HMGET', keys.meta, 'epoch', 'version', 'state', 'settle
 if not meta[1] then
   return {'UNBUILT'}
 end
+local version = tonumber(meta[2])
 local full = meta[1] ~= epoch or since < tonumber(meta[5])
 local out = {
-  full and 'FULL' or 'DELTA', meta[1], tonumber(meta[2]), meta[3], tonumber(meta[4]),
+  full and 'FULL' or 'DELTA', meta[1], version, meta[3], tonumber(meta[4]),
   redis.call('HGETALL', keys.freezes),
 }
 if full then
   for _, item in ipairs(redis.call('HGETALL', keys.nodes)) do
     out[#out + 1] = item
   end
+  return out
+end
+if since == version then
   return out
 end
 local after = string.format('(%d', since)

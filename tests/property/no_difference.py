@@ -89,6 +89,9 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "request_permit: doubled: save_nodes(loaded, keys)",
         "save_nodes: doubled: redis.call('HINCRBY', keys.meta, 'version', 1)",
     ),
+    "spares a look for changes where there are none": (
+        "read_changes: check dropped: if since == version then",
+    ),
     "spares writing the row that is there": ("save_pod: check dropped: if text == before then",),
     "no story scans every part of the books; tests/lua/test_reading.py does, and sees each": (
         "scan_books: check dropped: if part == 'journal' then",
