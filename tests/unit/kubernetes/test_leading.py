@@ -83,6 +83,28 @@ async def test_changes_during_a_build_are_in_what_is_published(
     await live.until_at("u1", "unknown")
 
 
+async def test_a_build_that_is_given_up_leaves_no_pod_waiting(
+    start_live: StartLive, api: FakeApi
+) -> None:
+    live = await start_live()
+    api.store.create("pods", pod("web", node="n1", uid="u1"))
+    load, waiting = live.reconciler.load_pods, list[float]()
+
+    async def loading(listed: Any) -> None:
+        await load(listed)
+        waiting.append(live.reconciler.readings()["facts_waiting"])
+        raise LedgerUnavailable("away")
+
+    live.reconciler.load_pods = loading  # type: ignore[method-assign]
+    with pytest.raises(LedgerUnavailable):
+        await live.lead()
+    await live.reconciler.stop()
+
+    # Of both the node is in the pump.
+    assert waiting == [2]
+    assert live.reconciler.readings()["facts_waiting"] == 1
+
+
 async def test_nothing_is_collected_while_the_first_pods_are_in_memory(
     start_live: StartLive, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,13 @@ class FirstPods:
         facts.sort(key=lambda fact: fact.node or "")
         self._waiting = facts
 
+    def forget(self) -> None:
+        """Nobody loads them any more."""
+        self._waiting = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     async def load(self, leader: Leadership) -> list[PodFact]:
         """Put them beside the books; those that the ledger left out are to be put one by one.
 
@@ -40,7 +47,7 @@ class FirstPods:
         try:
             await asyncio.gather(*(self._load(leader, left) for _ in range(AT_ONCE)))
         finally:
-            self._waiting = []  # After a failure the others end, too.
+            self.forget()  # After a failure the others end, too.
         return left
 
     async def _load(self, leader: Leadership, left: list[PodFact]) -> None:

@@ -162,7 +162,7 @@ class Reconciler(Telling):
             **({"watch_age_seconds": max(ages)} if ages else {}),
             "watch_relists": sum(each.relists for each in self._reflectors),
             "bad_objects": sum(each.bad_objects for each in self._reflectors),
-            "facts_waiting": len(self.pump),
+            "facts_waiting": len(self.pump) + len(self._first_pods),
             "repaired_rows": self.repaired,
             "pending_pods": len(self.pending),
         }
@@ -173,6 +173,7 @@ class Reconciler(Telling):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks, self._reflectors, self._is_following = [], [], False
+        self._first_pods.forget()
 
     def check(self) -> None:
         """Raises what ended a watch or the pump, and ClusterUnavailable for a silent watch."""
