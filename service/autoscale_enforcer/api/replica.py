@@ -155,7 +155,7 @@ async def _open_replica(stack: AsyncExitStack, opener: PortOpener, stop: asyncio
         _refuse_newer(await ledger.look())
     background = await stack.enter_async_context(Background())
     cluster = await open_cluster(stack, background, settings, ledger, config)
-    means = Means.of(settings, ledger, cluster, config)
+    means = Means.of(settings, ledger, cluster.source, config)
     stack.push_async_callback(means.learner.close)
     stack.push_async_callback(means.pod_learner.close)
     orders.releaser = Releaser(ledger, cluster.source, means.binder)
@@ -223,15 +223,14 @@ class Means:
 
     @classmethod
     def of(
-        cls, settings: Settings, ledger: Ledger, cluster: OpenCluster, config: LiveConfig
+        cls, settings: Settings, ledger: Ledger, source: ClusterSource, config: LiveConfig
     ) -> Means:
         """Over this ledger and this cluster."""
-        source = cluster.source
         return cls(
             settings,
             ledger,
             source,
-            Binder(ledger, source, config, hears_of_pods=cluster.upkeep.hears_of_pods),
+            Binder(ledger, source, config),
             NodeLearner(ledger, source, config),
             PodLearner(ledger, source, config),
             config,

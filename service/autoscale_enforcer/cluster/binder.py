@@ -8,7 +8,6 @@ any number of replicas; a caller that goes away changes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,19 +49,8 @@ class Refusal:
 class Binder:
     """Binds pods of one cluster through one ledger."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        source: ClusterSource,
-        config: LiveConfig,
-        *,
-        hears_of_pods: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """`hears_of_pods`: what the cluster says of a pod is booked in a moment, by this process;
-        a Binding that was done is not booked twice then.
-        """
+    def __init__(self, ledger: Ledger, source: ClusterSource, config: LiveConfig) -> None:
         self._ledger, self._source, self._config = ledger, source, config
-        self._hears_of_pods = hears_of_pods
 
     async def bind(self, order: BindOrder, *, said: PodRow | None) -> Refusal | None:
         """Bind the pod; None: it is bound to that node, now or already.
@@ -121,9 +109,7 @@ class Binder:
     ) -> Refusal | None:
         bound = await self._post(order, answer.resource_version or (said.rv if said else ""))
         if bound is Bound.CREATED:
-            # Else the watch has it confirmed; what it fails to tell the sweep or a compare finds.
-            if not self._hears_of_pods():
-                await self._confirm(order, order.node, said)
+            await self._confirm(order, order.node, said)
             return None
         fact = await self._source.read_pod(order.name)
         if bound is Bound.OTHER_VERSION and may_send_again and fact and self._is_open(order, fact):

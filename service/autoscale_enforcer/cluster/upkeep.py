@@ -68,10 +68,6 @@ class Upkeep(Protocol):
         """Another compare is wanted."""
         ...
 
-    def hears_of_pods(self) -> bool:
-        """What happens to a pod now is told to the ledger in a moment."""
-        ...
-
     def check(self) -> None:
         """Raises where what follows the cluster has failed."""
         ...
@@ -180,10 +176,6 @@ class ListUpkeep:
 
     def is_due(self) -> bool:
         """Never: the file does not change."""
-        return False
-
-    def hears_of_pods(self) -> bool:
-        """Never: nobody tells."""
         return False
 
     def check(self) -> None:

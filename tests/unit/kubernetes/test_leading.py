@@ -22,7 +22,6 @@ from tests.support.live import (
 )
 
 from autoscale_enforcer.background import Background
-from autoscale_enforcer.cluster.binder import Binder, BindOrder
 from autoscale_enforcer.cluster.kubernetes.reconciler import ReconcilerSettings
 from autoscale_enforcer.cluster.kubernetes.transport import ApiSettings
 from autoscale_enforcer.cluster.upkeep import LostLead
@@ -30,7 +29,6 @@ from autoscale_enforcer.errors import ClusterUnavailable, LedgerUnavailable
 from autoscale_enforcer.ledger.calls import Leadership
 from autoscale_enforcer.ledger.keys import Keys
 from autoscale_enforcer.ledger.ledger import Ledger
-from autoscale_enforcer.model.ids import NodeName, PodName, PodUid
 
 MIB = 1 << 20
 KEYS = Keys("default")
@@ -258,64 +256,6 @@ async def test_a_ledger_that_is_another_clusters_by_now_is_not_built(start_live:
 
     with pytest.raises(ClusterUnavailable, match="is that of the cluster another"):
         await live.lead()
-
-
-# Binding
-
-
-async def journal_of(live: Live, uid: str) -> list[str]:
-    return [what for what, whom, _ in await live.journal() if whom == uid]
-
-
-async def bind(live: Live, made: Json) -> object:
-    """By a binder that knows what its replica's watches hear."""
-    named = made["metadata"]
-    hears = live.reconciler.hears_of_pods
-    binder = Binder(live.front.ledger, live.source, live.config, hears_of_pods=hears)
-    order = BindOrder(
-        uid=PodUid(named["uid"]),
-        name=PodName(f"default/{named['name']}"),
-        node=NodeName("n1"),
-        stamp=await live.front.ledger.stamp(),
-        context={},
-    )
-    return await binder.bind(order, said=None)
-
-
-async def test_a_leader_that_hears_of_pods_has_its_watch_confirm_what_it_bound(
-    start_live: StartLive, api: FakeApi
-) -> None:
-    live = await start_live()
-    await live.lead()
-    made = pod("a", uid="u1", namespace="default")
-    api.store.create("pods", made)
-    await live.until_at("u1", "pending -")
-
-    assert await bind(live, made) is None
-
-    await live.until_at("u1", "bound n1")
-    assert await journal_of(live, "u1") == ["put_pod", "begin_bind", "put_pod"]
-    assert await live.verify() == []
-
-
-@pytest.mark.parametrize("is_leading", [False, True])
-async def test_a_replica_that_may_not_hear_of_it_confirms_what_it_bound(
-    start_live: StartLive, api: FakeApi, is_leading: bool
-) -> None:
-    """It does not lead, or has heard nothing for long."""
-    fresh = timedelta(0) if is_leading else timedelta(hours=1)
-    live = await start_live(following=replace(FOLLOWING, is_fresh=fresh))
-    await live.lead()
-    made = pod("a", uid="u1", namespace="default")
-    api.store.create("pods", made)
-    await live.until_at("u1", "pending -")
-    await live.drained()
-    if not is_leading:
-        await live.leader.resign()
-
-    assert await bind(live, made) is None
-
-    assert (await journal_of(live, "u1"))[:3] == ["put_pod", "begin_bind", "confirm"]
 
 
 # After a promotion

@@ -65,8 +65,6 @@ class ReconcilerSettings:
     that is given up and a quiet one that proves itself only by its end."""
     list_silence: timedelta = timedelta(seconds=65)
     """Of a list that is waited for: a little more than one page may take."""
-    is_fresh: timedelta = timedelta(seconds=2)
-    """Of the last word of a pod: until then the next one is taken to come as soon as it happens."""
     news_takes: timedelta = timedelta(seconds=1)
     """From a change to the ledger at most, but for one in a hundred: a compare that goes on beside
     the watches leaves them so long to tell what it has found."""
@@ -145,15 +143,6 @@ class Reconciler(Telling):
         age = time.monotonic() - self._compared_at
         is_old = age > self._settings.compare_every.total_seconds()
         return is_old or self._compared_with != self._config.version
-
-    def hears_of_pods(self) -> bool:
-        """It follows, and has heard of a pod just now: what happens to one is booked in a moment.
-
-        Where pods are bound often that is so; else a watch that has fallen silent cannot be told
-        from a cluster that has.
-        """
-        fresh = self._settings.is_fresh.total_seconds()
-        return self._is_following and self._reflectors[-1].age_of_last_event < fresh
 
     def readings(self) -> dict[str, float]:
         """For metrics: how well the cluster is followed. Empty of ages while it is not."""
