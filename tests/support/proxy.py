@@ -25,12 +25,16 @@ class Proxy:
         self._socket = server.folder / "proxy"
         self._listener: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lose, self._refuse = 0, 0
+        self._lose, self._refuse, self._detain = 0, 0, 0
         self._news = asyncio.Event()
         self.commands: list[Command] = []
         """Every command that was sent to us, in order."""
         self.requests_pass = asyncio.Event()
         self.replies_pass = asyncio.Event()
+        self.late_pass = asyncio.Event()
+        """Lets requests through that were detained."""
+        self.late_came = asyncio.Event()
+        """One that was detained has been carried out."""
         self.requests_pass.set()
         self.replies_pass.set()
         self.delay = 0.0
@@ -67,6 +71,10 @@ class Proxy:
         """The server never hears of it."""
         self._refuse = count
 
+    def detain_requests(self, count: int = 1) -> None:
+        """The client loses its connection; what it sent comes to the server once `late_pass` is."""
+        self._detain = count
+
     def sent(self, sha: str) -> list[Command]:
         """The EVALSHA commands of one script, in order."""
         return [c for c in self.commands if c[0] == b"EVALSHA" and c[1] == sha.encode()]
@@ -98,6 +106,14 @@ class Proxy:
                 await self.requests_pass.wait()
                 if guarded and self._refuse:
                     self._refuse -= 1
+                    return
+                if guarded and self._detain:
+                    self._detain -= 1
+                    await _closed(writer)
+                    await self.late_pass.wait()
+                    server_writer.write(request)
+                    await _whole_replies(server_reader, len(commands))
+                    self.late_came.set()
                     return
                 server_writer.write(request)
                 replies = await _whole_replies(server_reader, len(commands))

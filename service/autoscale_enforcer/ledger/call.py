@@ -25,10 +25,14 @@ class Call:
     """May run on rows of another release: what reads none of them, and what migrates them."""
     tells: bool = False
     """Somebody relies on the answer: it waits until the books are as safe as was asked for."""
+    denials: frozenset[str] = frozenset()
+    """Words that say that nothing was granted."""
     on_answer: Callable[[list[Any]], None] | None = None
     """Run before anything newer is sent."""
     is_queued: bool = False
     is_sent: bool = False
+    may_come_late: bool = False
+    """It was sent over a connection that was lost then, and may still be carried out from there."""
     is_done: bool = False
     refused: int = 0
     _answer: list[Any] | None = None

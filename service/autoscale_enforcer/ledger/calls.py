@@ -17,6 +17,7 @@ from autoscale_enforcer.ledger.connection import ConnectionSettings
 from autoscale_enforcer.ledger.durability import Waiting
 from autoscale_enforcer.ledger.exchange import Guard
 from autoscale_enforcer.ledger.mirror import Mirror
+from autoscale_enforcer.ledger.outcomes import DENIALS
 from autoscale_enforcer.ledger.pipeline import Pipeline
 
 Context = dict[str, str]
@@ -145,6 +146,7 @@ class Calls:
                 guarded=guarded,
                 tells=tells,
                 any_schema=any_schema,
+                denials=DENIALS.get(script, frozenset()),
             )
         )
 

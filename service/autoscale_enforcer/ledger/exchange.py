@@ -113,6 +113,8 @@ class Exchange:
                 if not is_lost_connection(error):
                     raise
                 await self._link.forget()
+                for call in waiting:
+                    call.may_come_late = call.is_sent
                 if is_last:
                     raise LedgerUnavailable(f"Redis cannot be reached: {why(error)}") from error
             else:

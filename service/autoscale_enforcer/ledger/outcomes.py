@@ -90,6 +90,14 @@ class Permit(StrEnum):
     """Something newer has changed it; ask again."""
 
 
+DENIALS = {
+    "reserve_pod": frozenset(Reserve)
+    - {Reserve.HELD, Reserve.BINDING, Reserve.BOUND, Reserve.IGNORED},
+    "request_permit": frozenset(Permit) - {Permit.PERMIT, Permit.FIXED},
+}
+"""By script: the words after which its caller relies on holding nothing by this call."""
+
+
 class Fact(StrEnum):
     """Answers of `put_pod`, `put_node`, `delete_pod` and `delete_node`."""
 

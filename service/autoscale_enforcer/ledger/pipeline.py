@@ -195,17 +195,28 @@ class Pipeline:
             if call.refused <= EPOCH_RETRIES:
                 return False
             return _end(call, LedgerUnavailable("the ledger keeps beginning new epochs"))
-        answer = [word, *answer[1:]]
-        if call.on_answer:
-            call.on_answer(answer)
-        call.answer(answer)
-        return True
+        return _is_doubtful(call, word) or _answer(call, [word, *answer[1:]])
 
     @staticmethod
     def _fail(calls: Sequence[Call], error: Exception) -> None:
         for call in calls:
             if not call.is_done:
                 _end(call, error)
+
+
+def _is_doubtful(call: Call, word: str) -> bool:
+    """Whether it says no while an earlier send may still come to a yes, which ends the call."""
+    if not (call.may_come_late and word in call.denials):
+        return False
+    why = "the connection to Redis was lost meanwhile: ask again"
+    return _end(call, LedgerUnavailable(why))
+
+
+def _answer(call: Call, answer: list[Any]) -> bool:
+    if call.on_answer:
+        call.on_answer(answer)
+    call.answer(answer)
+    return True
 
 
 def _end(call: Call, error: Exception) -> bool:

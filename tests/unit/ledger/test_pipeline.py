@@ -136,6 +136,32 @@ async def test_retry_goes_before_anything_newer(ledger: Ledger, proxy: Proxy) ->
     assert uids(proxy) == ["older", "older", "newer"]
 
 
+async def test_refusal_is_not_told_while_a_lost_send_may_still_grant(
+    ledger: Ledger, proxy: Proxy, books: Books
+) -> None:
+    """What was sent over a lost connection may be carried out after the retry was refused."""
+    await books.put_node("n1", 1, 1, rv="2")
+    await reserve(ledger, "other", stamp=5)
+    proxy.detain_requests()
+
+    with pytest.raises(LedgerUnavailable, match="ask again"):
+        await reserve(ledger, "u1", stamp=10)
+
+    await ledger.unreserve_pod(PodUid("other"), node=N1, stamp=20)
+    proxy.late_pass.set()
+    await proxy.late_came.wait()
+    assert await books.reserved() == (1, 1)
+
+
+async def test_refusal_is_told_where_nothing_was_lost(
+    ledger: Ledger, proxy: Proxy, books: Books
+) -> None:
+    await books.put_node("n1", 1, 1, rv="2")
+    await reserve(ledger, "other", stamp=5)
+
+    assert (await reserve(ledger, "u1", stamp=10)).outcome is Reserve.NO_ROOM
+
+
 async def test_server_that_gives_no_answer_is_given_up_in_time(books: Books, proxy: Proxy) -> None:
     """By the socket, and by it alone: the call has a minute."""
     settings = settings_at(proxy.url)
