@@ -79,6 +79,9 @@ class _AnyPod(msgspec.Struct):
     metadata: msgspec.Raw = ABSENT
 
 
+_OWN = ("Pod.metadata.namespace", "Pod.metadata.name", "Pod.metadata.uid")
+"""Where a whole pod says which it is."""
+
 _POD = msgspec.json.Decoder(PodObject)
 _NAMED = msgspec.json.Decoder(_Named)
 _ANY_POD = msgspec.json.Decoder(_AnyPod)
@@ -87,9 +90,9 @@ _REFERENCE = Envelope(_Reference)
 
 def read_sent_pod(raw: msgspec.Raw) -> SentPod:
     """The whole pod under `Pod`; one whose requests make no sense comes back as such."""
-    document = given(raw, "Pod")
-    reference = _whole_pod_reference(document)
-    pod = decode(_POD, document, "Pod")
+    pod = decode(_POD, given(raw, "Pod"), "Pod")
+    own = required(pod.metadata, "Pod.metadata")
+    reference = make_reference(own.namespace, own.name, own.uid, paths=_OWN)
     return SentPod(reference=reference, document=pod, found=_fact_or_problem(pod))
 
 
@@ -102,7 +105,8 @@ def read_reference(raw: msgspec.Raw) -> PodReference:
     """Which pod stands under `Pod`, whole or not; the rest of a whole one is not looked at."""
     document = given(raw, "Pod")
     if _is_whole(document):
-        return _whole_pod_reference(document)
+        own = required(decode(_NAMED, document, "Pod").metadata, "Pod.metadata")
+        return make_reference(own.namespace, own.name, own.uid, paths=_OWN)
     sent = _REFERENCE.read(document, "Pod")
     names = ("Pod.Namespace", "Pod.Name", "Pod.UID")
     return make_reference(sent.namespace, sent.name, sent.uid, paths=names)
@@ -120,12 +124,6 @@ def make_reference(
 
 def _is_whole(document: msgspec.Raw) -> bool:
     return is_given(decode(_ANY_POD, document, "Pod").metadata)
-
-
-def _whole_pod_reference(document: msgspec.Raw) -> PodReference:
-    metadata = required(decode(_NAMED, document, "Pod").metadata, "Pod.metadata")
-    paths = ("Pod.metadata.namespace", "Pod.metadata.name", "Pod.metadata.uid")
-    return make_reference(metadata.namespace, metadata.name, metadata.uid, paths=paths)
 
 
 def _fact_or_problem(pod: PodObject) -> PodFact | ObjectError:
