@@ -194,8 +194,11 @@ async def _background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
+            while not all(task.done() for task in tasks):
+                # More than once: redis-py may turn one into another error, which is caught.
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks, timeout=1)
 
 
 def say(text: str) -> None:

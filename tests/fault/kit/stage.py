@@ -169,6 +169,9 @@ def _previous(folder: Path, objects: Sequence[Json]) -> Program:
 
 async def until(is_so: Callable[[], Awaitable[bool]], *, within: float) -> None:
     """Wait for a state; TimeoutError where it does not come."""
+    end = time.monotonic() + within
     async with asyncio.timeout(within):
         while not await is_so():  # noqa: ASYNC110 - what is waited for is in other processes
+            if time.monotonic() > end:  # redis-py may turn a cancellation into another error
+                raise TimeoutError
             await asyncio.sleep(0.1)
