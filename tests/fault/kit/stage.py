@@ -171,7 +171,7 @@ async def until(is_so: Callable[[], Awaitable[bool]], *, within: float) -> None:
     """Wait for a state; TimeoutError where it does not come."""
     end = time.monotonic() + within
     async with asyncio.timeout(within):
-        while not await is_so():  # noqa: ASYNC110 - what is waited for is in other processes
+        while not await is_so():
             if time.monotonic() > end:  # redis-py may turn a cancellation into another error
                 raise TimeoutError
             await asyncio.sleep(0.1)
