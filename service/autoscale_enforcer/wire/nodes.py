@@ -91,7 +91,8 @@ def _checked_names(names: list[str]) -> tuple[NodeName, ...]:
     if bad:
         index, problem = bad
         raise WireError(f"NodeNames[{index}]", problem)
-    return tuple(cast("Iterable[NodeName]", dict.fromkeys(names)))
+    is_each_once = len(set(names)) == len(names)  # nearly always, and cheaper than a dict
+    return tuple(cast("Iterable[NodeName]", names if is_each_once else dict.fromkeys(names)))
 
 
 def _name_of(item: msgspec.Raw, index: int) -> NodeName:
