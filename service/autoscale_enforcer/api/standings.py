@@ -47,8 +47,8 @@ class Standings:
             self._scores, self._scored_by = _ByCharge(self._mirror), (config, largest)
 
         def score(rooms: Mapping[NodeName, Room]) -> dict[NodeName, int]:
-            reasons, nodes = verdicts(rooms, charge), self._mirror.nodes
-            rows = {name: nodes[name] for name, reason in reasons.items() if not reason}
+            reasons, nodes = self.verdicts(charge), self._mirror.nodes
+            rows = {name: nodes[name] for name in rooms if not reasons[name]}
             return dict.fromkeys(rooms, 0) | true_scores(rows, charge, config, largest)
 
         return self._scores.of(charge, score)

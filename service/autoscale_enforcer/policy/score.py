@@ -32,12 +32,12 @@ def true_scores(
     way.
     """
     found: dict[NodeName, int] = {}
-    score_by: dict[ScoreShape, Score] = {}
+    shape, score = config.nodes.scoring, scorer(config.nodes.scoring, largest)
     for name, node in rows.items():
-        shape = config.node_config(name).scoring
-        if shape not in score_by:
-            score_by[shape] = scorer(shape, largest)
-        found[name] = score_by[shape](
+        own_shape = config.node_config(name).scoring
+        if own_shape is not shape:  # seldom, and to hash a shape for each node would take longer
+            shape, score = own_shape, scorer(own_shape, largest)
+        found[name] = score(
             node.cap_cpu,
             node.cap_mem,
             node.reserved_cpu + charge.cpu,
