@@ -1,6 +1,6 @@
 """The bare handler: aiohttp with our loop and server settings, and nothing of ours behind it.
 
-It reads a whole body and answers as many bytes: no service on this server can be faster.
+It reads a whole body and answers as many bytes: what aiohttp takes before anything is done.
 Prints its URL once it answers; ends with SIGTERM.
 """
 
