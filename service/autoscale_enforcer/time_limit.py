@@ -22,10 +22,18 @@ class TimeLimit:
         self._waits: dict[_Wait | asyncio.Future[Any], float] = {}
         """When each is late; all have the same time, so that the oldest is the first."""
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def each(self) -> _Wait:
         """A context in which the task that enters it waits."""
         return _Wait(self)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The one that runs; kept, for each look for it costs a system call."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     async def of(self, future: asyncio.Future[T]) -> T:
         """What the future gives. Where that takes longer it ends, so it should be nobody else's.
@@ -72,7 +80,7 @@ class _Wait:
         self._is_late = False
 
     def __enter__(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self._limit.loop
         task = asyncio.current_task(loop)
         if task is None:
             raise RuntimeError("only a task can wait")

@@ -39,9 +39,9 @@ class Call:
     _error: Exception | None = None
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
-    def ending(self) -> asyncio.Future[None]:
+    def ending(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         """Done when the call is; of whoever waits its own, so that one may give up without all."""
-        waiting = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[None] = loop.create_future()
         self._waiting.append(waiting)
         return waiting
 

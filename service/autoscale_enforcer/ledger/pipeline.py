@@ -78,7 +78,8 @@ class Pipeline:
 
     def start(self) -> None:
         """Begin sending."""
-        self._task = asyncio.create_task(self._run(), name="ledger pipeline")
+        self._loop = asyncio.get_running_loop()  # asked for once: it costs a system call
+        self._task = self._loop.create_task(self._run(), name="ledger pipeline")
 
     async def close(self) -> None:
         """Stop sending; what is still waiting ends as LedgerUnavailable."""
@@ -124,7 +125,7 @@ class Pipeline:
         self.send(call)
         try:
             if not call.is_done:
-                await self._budget.of(call.ending())
+                await self._budget.of(call.ending(self._loop))
         except TimeoutError:
             late = LedgerUnavailable("Redis gave no answer in time")
             if not call.is_sent and not call.is_done:

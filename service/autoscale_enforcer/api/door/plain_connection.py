@@ -70,7 +70,8 @@ class PlainConnection(asyncio.Protocol):
     ) -> None:
         self._plain, self._tasks, self._successor = plain, tasks, successor
         self.place, self._places, self._turns, self._there = place, places, turns, there
-        self._now = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
         # What is idle owes us its next request, and has more time for it than for anything else.
         self._more_time = (limits.keep_alive - limits.read_timeout).total_seconds()
         self._wire: asyncio.Transport | None = None
@@ -114,7 +115,7 @@ class PlainConnection(asyncio.Protocol):
             return
         self.is_answering, self._owing_since = True, None
         self._places.begin(self.place)
-        task = self._task = asyncio.create_task(self._answer(body))
+        task = self._task = self._loop.create_task(self._answer(body))
         self._tasks.add(task)
 
     @override
