@@ -22,7 +22,7 @@ from tests.fault.kit.stage import KEYS, Stage, stage, until
 from tests.history.clients import GIB, UNIT, Json, plain_pod
 from tests.history.workload import ApiCluster, cluster_objects, vm_name
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 AT_ONCE = "--settle-after=0s"
 """Nodes do not wait for their VMs to report when the books are built."""

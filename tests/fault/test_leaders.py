@@ -22,7 +22,7 @@ from tests.history.clients import plain_pod
 from tests.history.scene import some_nodes
 from tests.history.workload import ApiCluster, cluster_objects
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 OBJECTS = cluster_objects(some_nodes(2), clients=0)
 ROUNDS = 3

@@ -23,7 +23,7 @@ BATCH = 500
     "names",
     [
         pytest.param(2 * BATCH, id="short"),
-        pytest.param(10_000, id="whole", marks=[pytest.mark.long, pytest.mark.timeout(180)]),
+        pytest.param(10_000, id="whole", marks=[pytest.mark.long, pytest.mark.timeout(600)]),
     ],
 )
 async def test_ever_new_nodes_and_pods_leave_as_many_keys_and_fields_as_there_were(
