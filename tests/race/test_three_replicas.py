@@ -204,7 +204,9 @@ class Client:
 
 
 async def race(server: Server, folder: Path, *, calls: int) -> None:
-    flags = ("--hold-lifetime=10m", "--settle-after=0s", "--journal-length=1000000")
+    flags = ["--hold-lifetime=10m", "--settle-after=0s", "--journal-length=1000000"]
+    # A busy machine may keep Redis from answering, and a lost connection tells no refusal.
+    flags += ["--redis-socket-timeout=10s", "--redis-call-budget=25s", "--answer-within=25s"]
     ledger = Ledger.open(settings_at(server.url, cluster="default"))
     async with serving(server.url, f"file:{cluster_file(folder)}", *flags) as replicas:
         start = await read_books(ledger)
