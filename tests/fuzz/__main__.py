@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     given = parser.parse_args()
+    sys.setrecursionlimit(10_000)  # documents nested deeply within others of their kind are copied
     say(f"seed {given.seed}")
     refused, taken = read_nonsense(given.requests // 20, given.seed)
     say(f"config reader: {refused} refused, {taken} taken")
