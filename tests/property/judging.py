@@ -141,6 +141,10 @@ def _whole_answer(step: Step, should: Expected, before: Keyspace, after: Keyspac
         case "POD":
             uid = PodUid(str(rest[0]))
             return [word, uid, live.pods[uid].encode(), live.blobs.get(uid, b"").decode()]
+        case "UNLISTED":
+            untimed = live.pods.keys() - live.deadlines.keys()
+            looked_for = map(PodUid, str(step.given["uids"]).split())
+            return [word, 0, 0, *(live.pods[uid].encode() for uid in looked_for if uid in untimed)]
         case "TRIMMED":
             return [word, len(to_be_forgotten(step, before.live))]
         case "PORTION" | "ROWS" | "BINDINGS":

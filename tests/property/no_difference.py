@@ -13,14 +13,7 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "check_ledger: check dropped: if mark then",
     ),
     "lists lack something only where a server evicts: tests/lua/test_find_unlisted.py": (
-        (
-            "find_unlisted: sign turned: local names = redis.call('HLEN', keys.pods) - "
-            "redis.call('HLEN', keys.names)"
-        ),
         "find_unlisted: sign turned: nodes = nodes + redis.call('HEXISTS', keys.nodes, name)",
-        "find_unlisted: sign turned: rows[#rows + 1] = redis.call('HGET', keys.pods, uid) or nil",
-        "find_unlisted: check dropped: if not redis.call('ZSCORE', keys.changes, name) then",
-        "find_unlisted: check dropped: if not redis.call('ZSCORE', keys.deadlines, uid) then",
     ),
     "the same command a second time finds its work done": (
         "begin_build: doubled: redis.call('UNLINK', unpack(fresh))",

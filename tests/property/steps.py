@@ -272,6 +272,7 @@ def _aside(rng: Random, story: Story) -> Iterator[Step]:
             asked: Arguments = {"node_names": " ".join(NODES), "uids": " ".join(PODS)}
             none: Arguments = {"since": "9999999999999-0", "entries": 1}
             yield Step("read_rows", asked | none | {"pod_names": names})
+            yield Step("find_unlisted", asked)
         case _:
             yield Step("note_binding", {"uid": rng.choice(list(PODS)), "node": rng.choice(NODES)})
             yield Step("read_bindings")

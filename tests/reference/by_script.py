@@ -262,6 +262,10 @@ def _read_rows(_: Books, __: Arguments, ___: int) -> Answer:
     return ["ROWS"]
 
 
+def _find_unlisted(_: Books, __: Arguments, ___: int) -> Answer:
+    return ["UNLISTED"]
+
+
 OF_WORLD: dict[str, Callable[[World, Arguments, int], Answer]] = {
     "check_ledger": _check_ledger,
     "migrate_ledger": _migrate_ledger,
@@ -306,6 +310,7 @@ READS: dict[str, Callable[[Books, Arguments, int], Answer]] = {
     "find_lapsed": _find_lapsed,
     "scan_books": _scan_books,
     "read_rows": _read_rows,
+    "find_unlisted": _find_unlisted,
 }
 
 
