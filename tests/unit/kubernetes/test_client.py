@@ -303,6 +303,7 @@ async def test_write_whose_answer_never_comes_may_have_been_done(
     with pytest.raises(ClusterUnavailable, match="create pods/binding: no answer in time"):
         await hasty.post(paths.binding_path(POD), binding())
 
+    await fault.done.wait()
     assert api.store.get("pods", "default/p")["spec"]["nodeName"] == "n1"
     assert len(api.seen) == 1
 

@@ -390,7 +390,7 @@ def test_a_leader_outlasts_one_silent_watch_and_a_quiet_one_after_it() -> None:
 async def test_a_leader_whose_watch_is_silent_gives_the_lease_up(
     start_live: StartLive, api: FakeApi
 ) -> None:
-    live = await start_live(following=replace(FOLLOWING, silence=timedelta(milliseconds=100)))
+    live = await start_live(following=replace(FOLLOWING, silence=timedelta(seconds=1)))
     silent = Silence()
     api.next("watch", "pods", silent)
     await live.lead()

@@ -177,8 +177,9 @@ async def test_a_fact_that_may_wait_goes_with_the_next_that_may_not(
 
 
 async def test_facts_that_may_wait_go_together_in_a_moment(
-    pump: FactPump, heard: Heard, running: asyncio.Task[None]
+    pump: FactPump, heard: Heard, running: asyncio.Task[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pumping, "WAITS_FOR_OTHERS", 0.5)
     for _ in range(2):
         heard.most_at_once = 0
         for word in ("a", "b", "c"):
