@@ -153,7 +153,6 @@ class Exchange:
                     take(call, answer)
         after = await wire.read(len(tail))
         if isinstance(guard, Exception):
-            # What came behind it may have run all the same, as when memory was freed meanwhile.
             raise as_ours("check_ledger", guard)
         return self._after_waiting(calls, answers, after) if tail else answers
 

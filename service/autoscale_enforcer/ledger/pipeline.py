@@ -196,7 +196,7 @@ class Pipeline:
             if call.refused <= EPOCH_RETRIES:
                 return False
             return _end(call, LedgerUnavailable("the ledger keeps beginning new epochs"))
-        return _is_doubtful(call, word) or _answer(call, [word, *answer[1:]])
+        return _may_yet_grant(call, word) or _answer(call, [word, *answer[1:]])
 
     @staticmethod
     def _fail(calls: Sequence[Call], error: Exception) -> None:
@@ -205,7 +205,7 @@ class Pipeline:
                 _end(call, error)
 
 
-def _is_doubtful(call: Call, word: str) -> bool:
+def _may_yet_grant(call: Call, word: str) -> bool:
     """Whether it says no while an earlier send may still come to a yes, which ends the call."""
     if not (call.may_come_late and word in call.denials):
         return False
